@@ -1,0 +1,473 @@
+"""The writer that every adapter uses: arrays in, a dump of schema ``parity.dump/1`` out. numpy only."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import threading
+import time
+import warnings as _warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from . import npyfile
+from .arrays import adapter_for, register_array_type, to_numpy
+from .checks import doubts
+from .dtypes import file_form, normalize
+from .errors import DiskFullError, DumpError, DumpExistsError, DumpTooLargeError, DumpWarning
+from .names import default_axes, file_name, split_layer
+from .ranks import RankInfo, check_shard, rank_dir, step_dir
+from .selection import Selection
+from .version import VERSION
+
+__all__ = ["DumpWriter", "RankInfo", "rank_dir", "recording", "register_array_type", "step_dir", "tap", "to_numpy"]
+
+SCHEMA = "parity.dump/1"
+MODES = ("prefill", "teacher_forced", "incremental", "serve")
+Storage = Literal["native", "float32"]
+Repeat = Literal["first", "last", "error"]
+
+_NESTED = re.compile(r"^(step|rank)_\d+$")
+T = TypeVar("T")
+
+
+class DumpWriter:
+    """Writes one run's tensors into a folder, as a context manager.
+
+    ``with DumpWriter("ref/", dumper="my.script") as w: w.add("layer_00", x)``
+
+    Every array is in its file before :meth:`add` returns. The manifest ``dump.json`` is written last, by rename: a folder
+    without it, or with ``"complete": false``, is a run that did not end well. Leaving the block through an exception
+    writes ``complete: false`` and lets the exception pass.
+
+    Parameters
+    ----------
+    out:
+        The dump's folder, made if needed. With ``step`` or several ranks the files go to ``step_NNNN/`` and ``rank_NN/``
+        below it: see :attr:`path`.
+    dumper:
+        Name of what dumps, for the manifest: ``parity_dump.torch``.
+    framework, model, prompt:
+        Facts for the manifest. ``model["dtype"]`` and ``model["num_layers"]`` are also used to check what arrives.
+    mode:
+        ``prefill``, ``teacher_forced``, ``incremental`` or ``serve``.
+    storage:
+        ``native`` keeps each dtype's bits (bfloat16 in 2 bytes); ``float32`` widens narrower floats, exactly.
+    layers, tokens:
+        Keep these layers (``"0-3,last"``) and these rows of everything with a token axis (``"0-15,last"``); the full token
+        ids then go to the manifest's ``prompt``. Rows are not sampled in mode ``incremental``.
+    max_bytes:
+        A limit for the files of this folder; the array that would pass it raises :class:`DumpTooLargeError`.
+    overwrite:
+        Allow ``out`` to hold a dump already: its ``.npy`` files and manifests are removed first.
+    repeat:
+        What a second :meth:`add` of a name does: keep the ``first`` values, keep the ``last``, or raise an ``error``. The
+        calls are counted and a warning is given in any case.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        dumper: str,
+        framework: Mapping[str, Any] | None = None,
+        model: Mapping[str, Any] | None = None,
+        mode: str = "prefill",
+        step: int | None = None,
+        rank: RankInfo | Mapping[str, Any] | None = None,
+        prompt: Mapping[str, Any] | None = None,
+        storage: Storage = "native",
+        layers: str | None = None,
+        tokens: str | None = None,
+        max_bytes: int | None = None,
+        overwrite: bool = False,
+        repeat: Repeat = "first",
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        if mode not in MODES:
+            raise DumpError(f"opening dump {os.fspath(out)}: mode {mode!r} is not one of {', '.join(MODES)}")
+        if storage not in ("native", "float32"):
+            raise DumpError(f"opening dump {os.fspath(out)}: storage {storage!r} is not native or float32")
+        if repeat not in ("first", "last", "error"):
+            raise DumpError(f"opening dump {os.fspath(out)}: repeat {repeat!r} is not first, last or error")
+        self.rank = RankInfo.of(rank)
+        self.path = rank_dir(step_dir(Path(out), step), self.rank)
+        self.model = dict(model or {})
+        self.prompt = dict(prompt or {})
+        self.framework = dict(framework or {})
+        self.extra = dict(extra or {})
+        self.mode, self.step = mode, step
+        self.storage: Storage = storage
+        self.repeat: Repeat = repeat
+        self.max_bytes = max_bytes
+        self.bytes_written = 0
+        self.warnings: list[str] = []
+        self._dumper = dumper
+        self._layers = Selection.parse(layers, "layers") if layers else None
+        self._tokens = Selection.parse(tokens, "tokens") if tokens else None
+        if self._layers and self._layers.needs_count() and not self.model.get("num_layers"):
+            raise DumpError(f"opening dump {self.path}: layers={layers!r} needs model={{'num_layers': ...}} to know the last")
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._sizes: dict[str, int] = {}
+        self._crc: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._selected_rows: list[int] | None = None
+        _prepare(Path(out), self.path, overwrite)
+
+    # ---- adding ----------------------------------------------------------------------------------------------------
+
+    def wants(self, name: str) -> bool:
+        """Report whether ``layers=`` keeps this checkpoint: names outside the layers are always kept."""
+        index, _ = split_layer(name)
+        if index is None or self._layers is None:
+            return True
+        return self._layers.has(index, self.model.get("num_layers"))
+
+    def add(
+        self,
+        name: str,
+        array: Any,
+        *,
+        dtype: str | None = None,
+        source: str | None = None,
+        axes: Sequence[str] | None = None,
+        columns: str | None = None,
+        shard: Mapping[str, Any] | None = None,
+        inputs: Sequence[str] | None = None,
+    ) -> None:
+        """Write one checkpoint.
+
+        ``array`` is a numpy array (or what :func:`to_numpy` takes); bfloat16 and 8-bit floats as their bits (uint16,
+        uint8) with ``dtype`` naming them. ``dtype`` is the logical one, what the model computed in; the array may be
+        wider. ``source`` is the engine's own name of the place. ``axes`` name the dimensions (known for standard names).
+        ``columns`` is ``interleaved`` or ``half_split`` for q, k and their rotated forms. ``shard`` has axis, index, count,
+        kind. ``inputs`` are the checkpoints that this one is computed from, where the block's shape is unusual.
+
+        A second call with one name is counted and warned about; which values stay is ``repeat``'s choice. Raises
+        :class:`DumpError` and its kinds.
+        """
+        with self._lock:
+            if self._closed:
+                raise DumpError(f"adding {name} to {self.path}: the dump is closed")
+            if not self.wants(name):
+                return
+            if columns not in (None, "interleaved", "half_split"):
+                raise DumpError(f"adding {name}: columns {columns!r} is not interleaved or half_split")
+            if not isinstance(array, np.ndarray):
+                array, logical = to_numpy(array)
+                dtype = dtype or logical
+            try:
+                values, logical = normalize(array, dtype)
+            except DumpError as e:
+                raise DumpError(f"adding {name}: {e}") from e
+            if axes is not None and len(axes) != values.ndim:
+                raise DumpError(f"adding {name}: {len(axes)} axes {tuple(axes)} for an array of shape {values.shape}")
+            axes = tuple(axes) if axes is not None else default_axes(name, values.ndim)
+
+            entry = self._entries.get(name)
+            if entry is not None and not self._count(name, entry):
+                return
+            if name == "prompt_tokens" and self._tokens is not None:
+                self.prompt.setdefault("token_ids", np.ravel(values).tolist())
+            values = self._sample(name, values, axes)
+            data, descr = file_form(values, logical, self.storage)
+            fname = entry["file"] if entry else file_name(name, self._taken)
+            self._check_size(name, npyfile.file_size(descr, data.shape, data.dtype.itemsize))
+            size = npyfile.write(self.path / fname, data, descr)
+            self.bytes_written += size - self._sizes.get(name, 0)
+            self._sizes[name] = size
+            if split_layer(name)[1] is None:  # residual checkpoints: compared with each other when the dump ends
+                self._crc[name] = zlib.crc32(np.ascontiguousarray(values).tobytes())
+            calls = entry["calls"] if entry else 1
+            order = entry["order"] if entry else len(self._entries)
+            self._entries[name] = _entry(
+                name, fname, order, logical, calls, list(data.shape), source, axes, columns, shard, inputs
+            )
+
+    def _count(self, name: str, entry: dict[str, Any]) -> bool:
+        """Count a further call of ``name``; return whether its values replace the earlier ones."""
+        entry["calls"] += 1
+        if self.repeat == "error":
+            raise DumpError(f"adding {name}: it was added before in this run, and repeat='error'")
+        if entry["calls"] == 2:
+            self.warn(
+                f"{name} was produced more than once in this run; the {self.repeat} values are kept. Is the dumper on "
+                "during generate(), or is the module used in several places?"
+            )
+        return self.repeat == "last"
+
+    def _sample(self, name: str, values: npt.NDArray[Any], axes: Sequence[str] | None) -> npt.NDArray[Any]:
+        if self._tokens is None or self.mode == "incremental" or not axes or "token" not in axes:
+            return values
+        axis = list(axes).index("token")
+        rows = self._tokens.indices(values.shape[axis])
+        if not rows:
+            raise DumpError(f"adding {name}: tokens={self._tokens.text!r} selects none of its {values.shape[axis]} rows")
+        if self._selected_rows is None:
+            self._selected_rows = rows
+        return np.take(values, rows, axis=axis)
+
+    def _check_size(self, name: str, size: int) -> None:
+        total = self.bytes_written + size - self._sizes.get(name, 0)
+        if self.max_bytes is not None and total > self.max_bytes:
+            raise DumpTooLargeError(
+                f"adding {name} to {self.path}: the dump would hold {total} bytes, over the limit of {self.max_bytes}: raise "
+                "max_bytes, or dump less (layers=, tokens=, storage='native')"
+            )
+
+    def warn(self, message: str) -> None:
+        """Give a :class:`DumpWarning` and keep it in the manifest under ``warnings``, once."""
+        if message not in self.warnings:
+            self.warnings.append(message)
+            _warnings.warn(f"{self.path}: {message}", DumpWarning, stacklevel=4)
+
+    @property
+    def names(self) -> list[str]:
+        """The checkpoints written so far, in order."""
+        return list(self._entries)
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """Return a copy of a checkpoint's manifest entry (with its shape). Raises KeyError for an unknown name."""
+        return dict(self._entries[name])
+
+    # ---- ending ----------------------------------------------------------------------------------------------------
+
+    def close(self, complete: bool = True, error: BaseException | None = None) -> None:
+        """Write the manifest; later calls do nothing.
+
+        With ``complete`` the dump is also checked for the known mistakes of capturing (repeated calls, identical
+        neighbours, missing layers, ...), which become warnings. A complete dump without one tensor raises
+        :class:`DumpError` and is marked incomplete: a hook that never fired is no success.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            empty = complete and not self._entries
+            if complete:
+                for d in doubts(self._entries, self._crc, self.model, sampled=self._layers is not None):
+                    self.warn(d)
+            self._write_manifest(complete and not empty, error)
+            if empty:
+                raise DumpError(
+                    f"closing {self.path}: no tensor was added; did the hooks fire (torch.compile and CUDA graphs bypass "
+                    "them)?"
+                )
+
+    def _write_manifest(self, complete: bool, error: BaseException | None) -> None:
+        manifest: dict[str, Any] = {
+            "schema": SCHEMA,
+            "complete": complete,
+            "created": _now(),
+            "dumper": {"name": self._dumper, "version": VERSION},
+        }
+        if self.framework:
+            manifest["framework"] = self.framework
+        if self.model:
+            manifest["model"] = self.model
+        manifest["mode"] = self.mode
+        if self.step is not None:
+            manifest["step"] = self.step
+        if self.rank is not None:
+            manifest["rank"] = self.rank.to_json()
+        if self.prompt:
+            manifest["prompt"] = self.prompt
+        if self._layers is not None:
+            manifest["layers"] = self._layers.text
+        if self._selected_rows is not None:
+            manifest["tokens"] = self._selected_rows
+        manifest.update(self.extra)
+        if error is not None:
+            manifest["error"] = f"{type(error).__name__}: {error}"
+        if self.warnings:
+            manifest["warnings"] = self.warnings
+        manifest["tensors"] = list(self._entries.values())
+        text = _layout(_plain(manifest))
+        npyfile.write_atomically(self.path / "dump.json", lambda f: _discard(f.write(text.encode())), sync=True)
+
+    def __enter__(self) -> DumpWriter:
+        _active.append(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self in _active:
+            _active.remove(self)
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(complete=False, error=error)
+        except DumpError as e:
+            # The first error is the one to tell; a folder without a manifest already says "incomplete".
+            _warnings.warn(f"{e}", DumpWarning, stacklevel=2)
+
+
+# ---- taps placed by hand -------------------------------------------------------------------------------------------
+
+_active: list[Any] = []
+
+
+class recording:
+    """Keep what :func:`tap` sees in memory, for tests and notebooks: ``with recording() as seen: ...; seen["layer_00"]``.
+
+    ``seen`` maps each name to ``(array, logical dtype)``; a name that comes again keeps its first value.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[npt.NDArray[Any], str]] = {}
+
+    def add(self, name: str, array: Any, *, dtype: str | None = None, **_: Any) -> None:
+        """Take one array, as :meth:`DumpWriter.add` does."""
+        values, logical = (array, dtype or array.dtype.name) if isinstance(array, np.ndarray) else to_numpy(array)
+        self.seen.setdefault(name, (np.array(values, copy=True), dtype or logical))
+
+    def __enter__(self) -> dict[str, tuple[npt.NDArray[Any], str]]:
+        _active.append(self)
+        return self.seen
+
+    def __exit__(self, *_: object) -> None:
+        _active.remove(self)
+
+
+def active() -> Any:
+    """Return the innermost open writer or recording, or None."""
+    return _active[-1] if _active else None
+
+
+def tap(name: str, x: T) -> T:
+    """Dump ``x`` as ``name`` and return it unchanged: an identity function to place by hand in any framework.
+
+    Works inside ``with DumpWriter(...)`` or ``with recording()``; anywhere else it does nothing, at the price of one list
+    look-up, so it may stay in the code. Under a tracer (``jax.jit``, a MAX graph) the framework's adapter places the tap in
+    the graph instead.
+    """
+    sink = active()
+    if sink is None:
+        return x
+    traced = getattr(adapter_for(x), "traced_tap", None)
+    if traced is not None:
+        replaced = traced(name, x)
+        if replaced is not NotImplemented:
+            return replaced  # type: ignore[no-any-return]
+    array, dtype = to_numpy(x)
+    sink.add(name, array, dtype=dtype)
+    return x
+
+
+# ---- helpers -------------------------------------------------------------------------------------------------------
+
+
+def _entry(
+    name: str,
+    file: str,
+    order: int,
+    dtype: str,
+    calls: int,
+    shape: list[int],
+    source: str | None,
+    axes: Sequence[str] | None,
+    columns: str | None,
+    shard: Mapping[str, Any] | None,
+    inputs: Sequence[str] | None,
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": name, "file": file, "order": order}
+    if source is not None:
+        entry["source"] = source
+    if axes is not None:
+        entry["axes"] = list(axes)
+    entry.update(dtype=dtype, calls=calls, shape=shape)
+    if columns is not None:
+        entry["columns"] = columns
+    if shard is not None:
+        entry["shard"] = check_shard(name, shard)
+    if inputs is not None:
+        entry["inputs"] = list(inputs)
+    return entry
+
+
+def _prepare(root: Path, path: Path, overwrite: bool) -> None:
+    """Make ``path``; refuse, or with ``overwrite`` clear, what an older dump left there or nested below it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise DumpError(f"making folder {path}: {e.strerror or e}") from e
+    folders = [path] + [d for d in path.rglob("*") if d.is_dir() and _NESTED.match(d.name) and _NESTED.match(_below(path, d))]
+    above = {p for p in (path.parent, path.parent.parent) if root in (p, *p.parents) and p != path}
+    old = [f for d in folders for f in sorted(d.iterdir()) if _is_dump_file(f)]
+    clash = [f for d in above for f in sorted(d.iterdir()) if _is_dump_file(f)]
+    if (old or clash) and not overwrite:
+        first = (old or clash)[0]
+        raise DumpExistsError(
+            f"opening dump {path}: {first} is there already: choose another folder, or pass overwrite=True"
+        )
+    # Manifests first: a clearing that is interrupted must not look like a whole dump.
+    for f in sorted(old + clash, key=lambda f: f.suffix != ".json"):
+        f.unlink()
+
+
+def _below(path: Path, folder: Path) -> str:
+    return folder.relative_to(path).parts[0]
+
+
+def _is_dump_file(f: Path) -> bool:
+    return f.is_file() and (f.name == "dump.json" or f.suffix == ".npy")
+
+
+def _now() -> str:
+    """Return the time in UTC as RFC 3339; ``SOURCE_DATE_EPOCH`` overrides it, for reproducible dumps."""
+    t = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(t))
+
+
+def _plain(v: Any) -> Any:
+    """Return ``v`` as JSON can hold it: numpy scalars as numbers, non-finite ones as strings, the rest as text."""
+    if v is None or isinstance(v, (bool, str)):
+        return v
+    if isinstance(v, (int, np.integer)):
+        return int(v)
+    if isinstance(v, (float, np.floating)):
+        f = float(v)
+        if math.isfinite(f):
+            return int(f) if f.is_integer() and abs(f) < 2**53 else f
+        return "NaN" if math.isnan(f) else ("Infinity" if f > 0 else "-Infinity")
+    if isinstance(v, np.bool_):
+        return bool(v)
+    if isinstance(v, Mapping):
+        return {str(k): _plain(x) for k, x in v.items()}
+    if isinstance(v, (list, tuple, set, frozenset, np.ndarray)):
+        return [_plain(x) for x in v]
+    return str(v)
+
+
+def _layout(manifest: Mapping[str, Any]) -> str:
+    """Return the manifest as text with one line for each key, and one for each tensor: people read and diff it."""
+
+    def dumps(v: Any) -> str:
+        return json.dumps(v, ensure_ascii=False, allow_nan=False)
+
+    lines = []
+    for key, value in manifest.items():
+        if key == "tensors" and value:
+            value = "[\n" + ",\n".join("    " + dumps(t) for t in value) + "\n  ]"
+        else:
+            value = dumps(value)
+        lines.append(f"  {dumps(key)}: {value}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _discard(_: object) -> None:
+    return None
+
+
+# Re-exported for adapters that catch them from here.
+ERRORS = (DumpError, DumpExistsError, DumpTooLargeError, DiskFullError)
