@@ -98,7 +98,7 @@ func (m Moments) add(o Moments) Moments {
 // overflowStep is by how much sums that leave float64 are scaled down.
 const overflowStep = 64
 
-func (m Moments) finite() bool { return finite(m.A2 + m.B2) && finite(m.D2) && finite(m.Dot) }
+func (m Moments) finite() bool { return finite(m.A2+m.B2) && finite(m.D2) && finite(m.Dot) }
 
 // commonExp is the scale of the part with the larger sums: what is lost of the
 // other is below the precision of the result.
