@@ -80,9 +80,10 @@ func (f *smallFloat) round(mag uint64) uint64 {
 }
 
 // encodePower rounds to a power of two, for float8_e8m0, whose codes hold
-// nothing but an exponent: ties go up, zero is no value and becomes the smallest
-// one if it is what a positive number underflows to, NaN otherwise (as ml_dtypes
-// does it).
+// nothing but an exponent: ties go up, and what is positive but too small becomes
+// the smallest value, 2^-127. Zero, negative numbers and infinity have no code:
+// NaN. ml_dtypes does the same, but between 1 and 1.5 times the smallest value
+// it rounds up.
 func (f *smallFloat) encodePower(v float64) uint16 {
 	if !(v > 0) || math.IsInf(v, 1) {
 		return f.nan
