@@ -121,7 +121,7 @@ func (j *job) place(b *block, at node, lp *loops, free *blockPool) {
 			if at.index&1 == 1 {
 				b, other = other, b
 			}
-			b.add(other)
+			b.add(other, lp)
 			free.put(other)
 		}
 		at.level++
@@ -147,13 +147,12 @@ type block struct {
 	store []float64
 }
 
-func (b *block) add(o *block) {
-	for i, v := range o.a2 {
-		b.a2[i] += v
-		b.b2[i] += o.b2[i]
-		b.d2[i] += o.d2[i]
-		b.max[i] = max(b.max[i], o.max[i])
-	}
+// add adds o, whose rows lie below those of b.
+func (b *block) add(o *block, lp *loops) {
+	n := len(b.a2)
+	sums := 3 * n // a2, b2 and d2 lie one after the other
+	lp.add(b.store[:sums], o.store[:sums])
+	lp.max(b.max, o.max)
 }
 
 // blockPool keeps blocks for reuse within one run.

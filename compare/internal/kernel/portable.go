@@ -24,6 +24,18 @@ type columns struct {
 	a2, b2, d2, max []float64
 }
 
+// add adds one position to column j. Where a product is exact this is what a
+// fused multiply-add gives, else nothing is fused.
+func (c *columns) add(j int, x, y float64) {
+	d := x - y
+	c.a2[j] += float64(x * x)
+	c.b2[j] += float64(y * y)
+	c.d2[j] += float64(d * d)
+	if d = math.Abs(d); d > c.max[j] {
+		c.max[j] = d
+	}
+}
+
 // incLanes holds the partial sums of one row segment of increments; the
 // assembly writes it.
 type incLanes struct {
@@ -49,6 +61,10 @@ type loops struct {
 	// f16 and bf16 widen little-endian 16-bit elements.
 	f16  func(dst []float32, src []byte)
 	bf16 func(dst []float32, src []byte)
+
+	// add and max fold src into dst.
+	add func(dst, src []float64)
+	max func(dst, src []float64)
 }
 
 var portable = loops{
@@ -57,6 +73,7 @@ var portable = loops{
 	col32: col32Go, col64: col64Go,
 	inc32: inc32Go, inc64: inc64Go,
 	f16: f16Go, bf16: bf16Go,
+	add: addGo, max: maxGo,
 }
 
 // row32Go sums one row segment of values whose products are exact in float64:
@@ -259,5 +276,31 @@ func bf16Go(dst []float32, src []byte) {
 	src = src[:2*len(dst)]
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(src[2*i])<<16 | uint32(src[2*i+1])<<24)
+	}
+}
+
+// addGo adds one block of column sums to another:
+//
+//	for i := range dst {
+//		dst[i] += src[i]
+//	}
+func addGo(dst, src []float64) {
+	src = src[:len(dst)]
+	for i, v := range src {
+		dst[i] += v
+	}
+}
+
+// maxGo keeps the larger of two column maxima:
+//
+//	for i := range dst {
+//		dst[i] = max(dst[i], src[i])
+//	}
+func maxGo(dst, src []float64) {
+	src = src[:len(dst)]
+	for i, v := range src {
+		if v > dst[i] {
+			dst[i] = v
+		}
 	}
 }

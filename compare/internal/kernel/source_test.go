@@ -71,3 +71,11 @@ var int8Table = func() *[256]float32 {
 func operand(t Type, v []float64) Operand {
 	return Operand{Src: memory{t.Size(), encode(t, v)}, Type: t, Table: int8Table}
 }
+
+// implementations are the inner loops that this processor can run.
+func implementations() []*loops {
+	if active == &portable {
+		return []*loops{&portable}
+	}
+	return []*loops{&portable, active}
+}
