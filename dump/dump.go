@@ -3,6 +3,7 @@ package dump
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,13 +58,13 @@ type Record struct {
 	// and Meta hold.
 	Err error
 
-	open  func() (*npy.Array, error)
+	open  func() (*Array, error)
 	order int // rank within the manifest, for names that no table knows
 }
 
 // Open opens the stored array, read as DType. The caller closes it. It is an
 // error when the file is no longer what Open of the dump saw.
-func (r *Record) Open() (*npy.Array, error) {
+func (r *Record) Open() (*Array, error) {
 	if r.Err != nil {
 		return nil, r.Err
 	}
@@ -81,7 +82,22 @@ func (r *Record) Open() (*npy.Array, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	return v, nil
+	return &Array{v, a.closer}, nil
+}
+
+// Array is an open stored array. Close releases what it was read from.
+type Array struct {
+	*npy.Array
+	closer io.Closer // nil where the array closes its own file
+}
+
+// Close closes the array and the archive or file behind it.
+func (a *Array) Close() error {
+	err := a.Array.Close()
+	if a.closer != nil {
+		err = errors.Join(err, a.closer.Close())
+	}
+	return err
 }
 
 // Shape returns the stored shape.
@@ -182,7 +198,7 @@ func (d *Dump) choose(o Options) error {
 type source struct {
 	written string // file name without extension, or the manifest's name
 	file    string // for messages
-	open    func() (*npy.Array, error)
+	open    func() (*Array, error)
 	meta    *Tensor
 	err     error
 }

@@ -148,5 +148,11 @@ func readManifestFile(dir string) (*Manifest, error) {
 // fileSource describes one .npy file.
 func fileSource(dir, file, name string, meta *Tensor) source {
 	path := filepath.Join(dir, file)
-	return source{written: name, file: relative(dir, file), meta: meta, open: func() (*npy.Array, error) { return npy.Open(path) }}
+	return source{written: name, file: relative(dir, file), meta: meta, open: func() (*Array, error) {
+		a, err := npy.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		return &Array{Array: a}, nil
+	}}
 }

@@ -106,3 +106,6 @@ func (p Place) sortKey() [3]int {
 	}
 	return [3]int{topIndex[p.Name], 0, 0}
 }
+
+// LayerName is the canonical name of a layer's output (tap "") or tap.
+func LayerName(layer int, tap string) string { return layerPlace(layer, tap).Name }

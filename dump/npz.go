@@ -64,7 +64,7 @@ func openNPZ(path string, o Options) (*Dump, error) {
 			name = meta.Name
 		}
 		member := f.Name
-		sources = append(sources, source{written: name, file: path + ":" + member, meta: meta, open: func() (*npy.Array, error) { return openMember(path, member) }})
+		sources = append(sources, source{written: name, file: path + ":" + member, meta: meta, open: func() (*Array, error) { return openMember(path, member) }})
 	}
 	if m != nil {
 		for i := range m.Tensors {
@@ -106,7 +106,7 @@ func npzManifest(z *zip.ReadCloser) (*Manifest, error) {
 
 // openMember opens one member for random access. Stored members are read in
 // place; deflated ones are inflated once, with their CRC checked.
-func openMember(path, member string) (*npy.Array, error) {
+func openMember(path, member string) (*Array, error) {
 	file := path + ":" + member
 	z, err := zip.OpenReader(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func openMember(path, member string) (*npy.Array, error) {
 
 // openStored reads a stored member in place, so that its CRC is not verified:
 // the file system's own checks cover it as they cover a plain .npy.
-func openStored(path, file string, f *zip.File) (*npy.Array, error) {
+func openStored(path, file string, f *zip.File) (*Array, error) {
 	off, err := f.DataOffset()
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
@@ -137,21 +137,23 @@ func openStored(path, file string, f *zip.File) (*npy.Array, error) {
 		return nil, err
 	}
 	size := int64(f.UncompressedSize64)
-	a, err := npy.New(memberReader{io.NewSectionReader(osf, off, size), osf}, size, file)
-	if err != nil {
-		return nil, errors.Join(err, osf.Close())
-	}
-	return a, nil
+	return newMember(io.NewSectionReader(osf, off, size), size, file, osf)
 }
 
-// memberReader closes the file that a section was cut from.
-type memberReader struct {
-	io.ReaderAt
-	io.Closer
+// newMember reads the header of a member's bytes; c is closed with the array.
+func newMember(r io.ReaderAt, size int64, file string, c io.Closer) (*Array, error) {
+	a, err := npy.New(r, size, file)
+	if err != nil {
+		if c != nil {
+			err = errors.Join(err, c.Close())
+		}
+		return nil, err
+	}
+	return &Array{a, c}, nil
 }
 
 // inflate decompresses a member, to memory where it is small.
-func inflate(file string, f *zip.File) (*npy.Array, error) {
+func inflate(file string, f *zip.File) (*Array, error) {
 	r, err := f.Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
@@ -169,7 +171,7 @@ func inflate(file string, f *zip.File) (*npy.Array, error) {
 		if err != nil {
 			return nil, fmt.Errorf("inflating %s: %w", file, err)
 		}
-		return npy.New(bytes.NewReader(b), size, file)
+		return newMember(bytes.NewReader(b), size, file, nil)
 	}
 	tmp, err := os.CreateTemp("", "parity-*.npy")
 	if err != nil {
@@ -184,9 +186,5 @@ func inflate(file string, f *zip.File) (*npy.Array, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("inflating %s: %w", file, err), tmp.Close())
 	}
-	a, err := npy.New(tmp, size, file)
-	if err != nil {
-		return nil, errors.Join(err, tmp.Close())
-	}
-	return a, nil
+	return newMember(tmp, size, file, tmp)
 }

@@ -1,0 +1,125 @@
+package compare
+
+import (
+	"errors"
+	"math"
+
+	"github.com/layerparity/parity/compare/internal/kernel"
+)
+
+const (
+	// dominantShare of the tensor's energy makes a token or dim dominant.
+	dominantShare = 0.5
+	// dominantNorm times the median norm of its kind does too.
+	dominantNorm = 20
+	// maxDominant is how many are named; where more are, the tensor has no
+	// massive activation but a wide spread.
+	maxDominant = 8
+)
+
+// dominants returns the indices whose energy stands out, and their share.
+func dominants(energies []float64) (idx []int, share float64) {
+	if len(energies) < 4 {
+		return nil, 0
+	}
+	total := 0.0
+	for _, e := range energies {
+		total += e
+	}
+	limit := dominantNorm * dominantNorm * median(energies)
+	for i, e := range energies {
+		if e > dominantShare*total || (limit > 0 && e > limit) {
+			idx = append(idx, i)
+			share += e / total
+		}
+	}
+	if len(idx) > maxDominant {
+		return nil, 0
+	}
+	return idx, share
+}
+
+// dominant names the massive tokens and dims of a pair and computes the cosine
+// without them; nil where nothing dominates.
+func (p *Pair) dominant() (*Dominant, error) {
+	if p.Geo.Grouped || p.sums.Whole.N == 0 {
+		return nil, nil
+	}
+	rows, cols := make([]float64, len(p.sums.Row)), make([]float64, len(p.sums.Col))
+	for i, m := range p.sums.Row {
+		rows[i] = m.A2
+	}
+	for i, m := range p.sums.Col {
+		cols[i] = m.A2
+	}
+	d := &Dominant{Tokens: []int{}, Dims: []int{}}
+	tokens, ts := dominants(rows)
+	dims, ds := dominants(cols)
+	if len(tokens)+len(dims) == 0 {
+		return nil, nil
+	}
+	d.Tokens, d.Dims = append(d.Tokens, tokens...), append(d.Dims, dims...)
+	d.TokenShare, d.DimShare = Num(ts), Num(ds)
+	m, err := p.without(d.Tokens, d.Dims)
+	if err != nil {
+		return nil, err
+	}
+	d.OneMinusCosWithout = Num(m.OneMinusCos())
+	d.CosWithout = Num(m.Cos())
+	return d, nil
+}
+
+// without sums a pair again, leaving tokens and dims out.
+func (p *Pair) without(tokens, dims []int) (m kernel.Moments, err error) {
+	m.MaxAt = -1
+	skip := make(map[int]bool, len(tokens))
+	for _, t := range tokens {
+		skip[t] = true
+	}
+	if len(dims) == 0 { // the row sums are known
+		for r, row := range p.sums.Row {
+			if !skip[r] {
+				m = m.Add(row)
+			}
+		}
+		return m, nil
+	}
+	a, err := p.Ref.open()
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	b, err := p.Port.open()
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	cols := p.Geo.Cols
+	x, y, more := make([]float64, cols), make([]float64, cols), make([]float64, cols)
+	for r := range p.sums.Row {
+		if skip[r] {
+			continue
+		}
+		if err := a.float64s(x, more, int64((r+p.Ref.Row0)*cols)); err != nil {
+			return m, err
+		}
+		if err := b.float64s(y, more, int64((r+p.Port.Row0)*cols)); err != nil {
+			return m, err
+		}
+		for _, d := range dims {
+			x[d], y[d] = 0, 0
+		}
+		for i, v := range x {
+			w := y[i]
+			if s := v + w; math.IsNaN(s) || math.IsInf(s, 0) {
+				continue
+			}
+			m.N++
+			m.Dot += v * w
+			m.A2 += v * v
+			m.B2 += w * w
+			m.D2 += (v - w) * (v - w)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,116 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/layerparity/parity/dump"
+)
+
+// layoutRatio is how many times smaller the error of a consumer must be than
+// that of a checkpoint whose difference it is said not to see.
+const layoutRatio = 100
+
+// settle decides which bad pairs are differences of layout or capture: those
+// that everything computed from them contradicts by agreeing. It runs from the
+// outputs to the inputs, so that a chain (q, q_rope) is settled whole.
+func (p *part) settle() {
+	consumers := make(map[*Pair][]*Pair)
+	for _, pr := range p.Pairs {
+		for _, in := range pr.inputs {
+			consumers[in] = append(consumers[in], pr)
+		}
+	}
+	for _, pr := range slices.Backward(p.Pairs) {
+		if !pr.state.bad || pr.Kind == dump.KindInput || pr.state.by == "nonfinite" || pr.state.by == "threshold" {
+			continue
+		}
+		agree, all := 0, true
+		for _, c := range consumers[pr] {
+			switch {
+			case c.aside != "" || c.state.benign:
+				// says nothing by itself
+				agree++
+			case c.state.bad || c.rel == nil || !(c.state.e < pr.state.e/layoutRatio):
+				all = false
+			default:
+				agree++
+			}
+		}
+		pr.state.benign = all && agree > 0
+	}
+}
+
+// entry finds the earliest checkpoint that is bad while all its inputs are
+// good. A bad one whose gain is under minGain passed on what it was given:
+// nothing entered there.
+func (p *part) entry() *Pair {
+	for _, pr := range p.Pairs {
+		if pr.enters() {
+			return pr
+		}
+	}
+	return nil
+}
+
+// enters tells whether the error enters at the pair.
+func (p *Pair) enters() bool {
+	if !p.state.bad || p.state.benign || p.Kind == dump.KindInput {
+		return false
+	}
+	if p.state.by == "integer" && p.Kind == dump.KindInput {
+		return false
+	}
+	for _, in := range p.inputs {
+		if in.state.bad && !in.state.benign {
+			return false
+		}
+	}
+	return !p.accumulated()
+}
+
+// accumulated tells whether a bad pair's error is explained by its inputs'
+// errors, each below its floor, and by rounding.
+func (p *Pair) accumulated() bool {
+	switch p.state.by {
+	case "floor":
+		return len(p.inputs) > 0 && p.state.gain < minGain
+	case "tokens":
+		return len(p.inputs) > 0 && p.state.tailGain < minGain
+	}
+	return false
+}
+
+// describe builds the report's Entry.
+func (p *Pair) describe() *Entry {
+	e := &Entry{
+		Checkpoint: p.Out.Name, Layer: p.Out.Layer, By: p.state.by,
+		Error: Num(p.state.e), Floor: Num(p.floor()), Gain: Num(p.state.gain), Inputs: []Input{},
+	}
+	var names []string
+	for _, in := range p.inputs {
+		e.Inputs = append(e.Inputs, Input{in.Out.Name, Num(in.state.e), Num(in.floor())})
+		names = append(names, fmt.Sprintf("%s %s", in.Name, errorWord(in)))
+	}
+	with := "it has no dumped input"
+	if len(names) > 0 {
+		with = "its inputs are good: " + strings.Join(names, ", ")
+	}
+	e.Text = fmt.Sprintf("%s; %s", p.state.reason, with)
+	return e
+}
+
+// errorWord says how an input stands.
+func errorWord(p *Pair) string {
+	switch {
+	case p.Out.Ints != nil && p.Out.Ints.Equal:
+		return "(equal)"
+	case p.sums != nil && p.sums.Whole.D2 == 0 && p.sums.NonFinite.Mismatched == 0:
+		return "(bit-equal)"
+	case math.IsNaN(p.state.e):
+		return ""
+	}
+	return fmt.Sprintf("(%.1g)", p.state.e)
+}

@@ -1,0 +1,123 @@
+package compare
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/layerparity/parity/dump"
+	"github.com/layerparity/parity/npy"
+)
+
+// sidePrecision classifies what one side computed a checkpoint in: by its
+// manifest, else by the stored dtype, else by the values of the run.
+func sidePrecision(v *View, run *dump.Run, effective dump.Precision) dump.Precision {
+	if p := dump.PrecisionOf(v.Record.Logical, run.Manifest.FullPrecision()); p != dump.Unknown {
+		return p
+	}
+	if p := dump.PrecisionOf(run.Manifest.Text("dtype"), run.Manifest.FullPrecision()); p != dump.Unknown {
+		return p
+	}
+	switch v.DType {
+	case npy.Float16:
+		return dump.Float16
+	case npy.BFloat16:
+		return dump.BFloat16
+	case npy.Float8E4M3FN, npy.Float8E5M2, npy.Float8E4M3FNUZ, npy.Float8E5M2FNUZ, npy.Float8E8M0:
+		return dump.EightBit
+	}
+	return effective
+}
+
+// effectivePrecision reads a run's precision from its values: when every
+// float32 of every layer output is a bfloat16 (low 16 bits zero) or a float16,
+// that is what the model computed in; else unknown. A counterexample is
+// normally among the first values.
+func effectivePrecision(run *dump.Run) dump.Precision {
+	if run.Manifest != nil && dump.PrecisionOf(run.Manifest.Text("dtype"), true) != dump.Unknown {
+		return dump.Unknown // not needed
+	}
+	bf16, f16, seen := true, true, false
+	for _, r := range run.Records {
+		if r.Err != nil || r.DType != npy.Float32 || r.Logical != "" || (r.Kind != dump.KindLayer && r.Kind != dump.KindTap) {
+			continue
+		}
+		seen = true
+		if err := scanNarrow(r, &bf16, &f16); err != nil || (!bf16 && !f16) {
+			return dump.Unknown
+		}
+	}
+	switch {
+	case !seen:
+		return dump.Unknown
+	case bf16:
+		return dump.BFloat16
+	case f16:
+		return dump.Float16
+	}
+	return dump.Unknown
+}
+
+// scanNarrow clears the flags of the formats that cannot hold a value of r.
+func scanNarrow(r *dump.Record, bf16, f16 *bool) error {
+	a, err := r.Open()
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	const chunk = 1 << 14
+	buf := make([]byte, 4*chunk)
+	for at, n := int64(0), r.Header.Len(); at < n && (*bf16 || *f16); at += chunk {
+		k := min(chunk, n-at)
+		if err := a.ReadElements(buf[:4*k], at, k); err != nil {
+			return err
+		}
+		for b := buf[:4*k]; len(b) > 0; b = b[4:] {
+			bits := binary.LittleEndian.Uint32(b)
+			*bf16 = *bf16 && bits&0xffff == 0
+			if *f16 {
+				v := math.Float32frombits(bits)
+				*f16 = v != v || npy.Float16ToFloat32(npy.Float32ToFloat16(v)) == v
+			}
+		}
+	}
+	return nil
+}
+
+// classify sets the precision class of every pair. A pair of unknown class is
+// held to reduced-precision float32 where another computed checkpoint agrees to
+// full float32 precision: the run itself shows what its products are.
+func (p *part) classify() {
+	refEff, portEff := effectivePrecision(p.Ref), effectivePrecision(p.Port)
+	shown := false
+	for _, pr := range p.Pairs {
+		if !pr.comparable() {
+			continue
+		}
+		pr.precision = coarser(sidePrecision(pr.Ref, p.Ref, refEff), sidePrecision(pr.Port, p.Port, portEff))
+		if p.o.Floor != nil {
+			pr.precision = *p.o.Floor
+		}
+		if pr.sums != nil && pr.computed() && energy(median(pr.rel)) <= floors[dump.Float32].e {
+			shown = true
+		}
+	}
+	p.shown = shown
+	if !shown {
+		return
+	}
+	for _, pr := range p.Pairs {
+		if pr.precision == dump.Unknown {
+			pr.precision = dump.TF32
+			pr.inferred = true
+		}
+	}
+}
+
+// computed tells whether a checkpoint's values went through a matrix product,
+// so that agreement says something of the precision of products.
+func (p *Pair) computed() bool {
+	return p.Kind == dump.KindLayer || (p.Kind == dump.KindTap && p.Tap != "input_norm") || p.Kind == dump.KindLogits
+}
+
+// floor returns the noise floor of e for the pair's class.
+func (p *Pair) floor() float64 { return floors[p.precision].of(p.Kind) }

@@ -1,0 +1,116 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/layerparity/parity/dump"
+)
+
+// A pure scale or offset is not what rounding does, however small it is.
+const (
+	// pureRatio is how many times larger than the residual left after the fit
+	// a scale or offset must be.
+	pureRatio = 10
+	// pureMin is the smallest deviation that counts.
+	pureMin = 1e-4
+)
+
+// scaleFit returns the median over tokens of |scale-1| and of the residual left
+// after the best scale, √(1-cos²): over tokens, since one massive number would
+// decide for the whole tensor.
+func (p *Pair) scaleFit() (deviation, residual, scale float64) {
+	var devs, res, scales []float64
+	for _, m := range tokenMoments(p.sums, p.Geo) {
+		if m.N == 0 || m.A2 == 0 || m.B2 == 0 {
+			continue
+		}
+		s, c := m.Scale(), m.OneMinusCos()
+		devs, res, scales = append(devs, math.Abs(s-1)), append(res, math.Sqrt(math.Max(0, c*(2-c)))), append(scales, s)
+	}
+	return median(devs), median(res), median(scales)
+}
+
+// scaleRule: the port is the reference times a constant.
+func scaleRule(_ *part, p *Pair) (string, bool) {
+	dev, res, scale := p.scaleFit()
+	bad := dev > pureRatio*res && dev > pureMin
+	return fmt.Sprintf("a pure scale: port is %.6g x reference, residual %.2g after the fit; rounding does not do that", scale, res), bad
+}
+
+// biasFit is what a sample of rows says of a constant offset per dim.
+type biasFit struct {
+	rows int
+	// share is √(n·Σmean²)/√Σa², residual √Σ(d-mean)²/√Σa², with d = port-ref
+	// and mean over the sampled rows.
+	share, residual float64
+}
+
+// offsetRule: the port is the reference plus the same vector for every token.
+func offsetRule(_ *part, p *Pair) (string, bool) {
+	b := p.bias
+	bad := b.rows >= 4 && b.share > pureRatio*b.residual && b.share > pureMin
+	return fmt.Sprintf("a constant offset per dim: %.2g of the reference's norm, residual %.2g over %d tokens", b.share, b.residual, b.rows), bad
+}
+
+// biasRows is how many rows the offset is looked for in; an offset is in all of
+// them.
+const biasRows = 64
+
+// fitBias samples rows and fits a constant offset. Rows far larger than the
+// median row are left out: an offset is lost in them.
+func (p *Pair) fitBias() (fit biasFit, err error) {
+	if p.Geo.Rows < 4 || p.Geo.Cols == 0 || p.Geo.Grouped || p.Kind == dump.KindInput {
+		return fit, nil
+	}
+	norms := make([]float64, len(p.sums.Row))
+	for i, m := range p.sums.Row {
+		norms[i] = math.Sqrt(m.A2)
+	}
+	limit := 20 * median(norms)
+	var rows []int
+	step := max(1, p.Geo.Rows/biasRows)
+	for r := 0; r < p.Geo.Rows && len(rows) < biasRows; r += step {
+		if p.sums.RowNonFinite == nil || p.sums.RowNonFinite[r] == 0 {
+			if norms[r] <= limit {
+				rows = append(rows, r)
+			}
+		}
+	}
+	if len(rows) < 4 {
+		return fit, nil
+	}
+	a, err := p.Ref.open()
+	if err != nil {
+		return fit, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	b, err := p.Port.open()
+	if err != nil {
+		return fit, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	cols := p.Geo.Cols
+	x, y, more := make([]float64, cols), make([]float64, cols), make([]float64, cols)
+	mean, d2, a2 := make([]float64, cols), 0.0, 0.0
+	for _, r := range rows {
+		if err := a.float64s(x, more, int64((r+p.Ref.Row0)*cols)); err != nil {
+			return fit, err
+		}
+		if err := b.float64s(y, more, int64((r+p.Port.Row0)*cols)); err != nil {
+			return fit, err
+		}
+		for i := range x {
+			d := y[i] - x[i]
+			mean[i] += d
+			d2 += d * d
+			a2 += x[i] * x[i]
+		}
+	}
+	n, m2 := float64(len(rows)), 0.0
+	for _, m := range mean {
+		m2 += m * m / n // n·(m/n)²
+	}
+	return biasFit{rows: len(rows), share: math.Sqrt(m2 / a2), residual: math.Sqrt(math.Max(0, d2-m2) / a2)}, nil
+}

@@ -1,0 +1,91 @@
+package compare
+
+import (
+	"math"
+	"slices"
+
+	"github.com/layerparity/parity/compare/internal/kernel"
+)
+
+// tokenMoments groups the rows of a pair by token.
+func tokenMoments(s *kernel.Sums, g Geometry) []kernel.Moments {
+	if !g.Grouped || g.Tokens == 0 {
+		return s.Row
+	}
+	m := make([]kernel.Moments, g.Tokens)
+	for i := range m {
+		m[i] = kernel.Moments{MaxAt: -1}
+	}
+	for r, row := range s.Row {
+		m[r%g.Tokens] = m[r%g.Tokens].Add(row)
+	}
+	return m
+}
+
+// tokenErrors returns rel_l2 of every token: +Inf where only the reference is
+// zero or a value is not finite on one side only, NaN where a token has nothing
+// finite on both.
+func tokenErrors(s *kernel.Sums, g Geometry) []float64 {
+	ms := tokenMoments(s, g)
+	rel := make([]float64, len(ms))
+	for i, m := range ms {
+		rel[i] = m.RelL2()
+	}
+	for r, n := range s.RowMismatched {
+		if n > 0 {
+			t := r
+			if g.Grouped && g.Tokens > 0 {
+				t = r % g.Tokens
+			}
+			rel[t] = math.Inf(1)
+		}
+	}
+	return rel
+}
+
+// energy is e = rel²/2: 1-cos for a change of direction, and it sees a change
+// of size too.
+func energy(rel float64) float64 { return rel * rel / 2 }
+
+// median returns the lower median of x without changing it; NaN values count as
+// the largest, so that they cannot hide; an empty x gives NaN.
+func median(x []float64) float64 { return quantile(x, 0.5) }
+
+// quantile returns the element at position floor(q·(n-1)) of x in ascending
+// order, NaN last.
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	s := slices.Clone(x)
+	slices.SortFunc(s, compareNaNLast)
+	return s[int(q*float64(len(s)-1))]
+}
+
+// compareNaNLast orders floats with NaN after +Inf.
+func compareNaNLast(a, b float64) int {
+	switch an, bn := math.IsNaN(a), math.IsNaN(b); {
+	case an && bn:
+		return 0
+	case an:
+		return 1
+	case bn:
+		return -1
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// dropNaN returns the values that are numbers.
+func dropNaN(x []float64) []float64 {
+	out := make([]float64, 0, len(x))
+	for _, v := range x {
+		if !math.IsNaN(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
