@@ -116,6 +116,9 @@ func TestInt64sRefusesWhatItCannotHold(t *testing.T) {
 func TestShrinkingWhileOpenIsAnError(t *testing.T) {
 	path := mustWrite(t, "layer_03.npy", small())
 	a := mustOpen(t, path)
+	if a.Name() != path {
+		t.Errorf("got name %q", a.Name())
+	}
 	if err := a.Unchanged(); err != nil {
 		t.Fatal(err)
 	}

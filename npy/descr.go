@@ -53,10 +53,10 @@ func parseDescr(descr string) (d DType, big bool, reason, remedy string) {
 	}
 	for _, r := range refusals {
 		if code != "" && strings.IndexByte(r.letters, code[0]) >= 0 && matches(code, r.codes) {
-			return 0, false, fmt.Sprintf("descr %q is a %s", clip(descr), r.what), r.remedy
+			return 0, false, fmt.Sprintf("descr %q: %s", clip(descr), r.what), r.remedy
 		}
 	}
-	return 0, false, fmt.Sprintf("descr %q is a type that is not known", clip(descr)), "save it as one of the numeric types, such as float32"
+	return 0, false, fmt.Sprintf("descr %q: not a type that is known", clip(descr)), "save it as one of the numeric types, such as float32"
 }
 
 // matches reports whether code is one of list; for a nil list, whether it is a

@@ -250,11 +250,21 @@ func TestNamesOfTypes(t *testing.T) {
 	}
 }
 
-func TestTable8IsForEightBitFloats(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic for a caller's mistake")
-		}
-	}()
-	Table8(Int8)
+func TestCallersMistakesPanic(t *testing.T) {
+	for name, do := range map[string]func(){
+		"a table of an int":  func() { Table8(Int8) },
+		"a number as void":   func() { EncodeFloat64(make([]byte, 2), []float64{1}, Void2) },
+		"no room to encode":  func() { EncodeFloat64(make([]byte, 3), []float64{1}, Float32) },
+		"too few to decode":  func() { DecodeFloat64(make([]float64, 2), make([]byte, 3), Float16) },
+		"a type of no table": func() { numDTypes.Size() },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			do()
+		}()
+	}
 }

@@ -161,6 +161,8 @@ func wantError(t testing.TB, err error, kind Kind, parts ...string) *Error {
 	return e
 }
 
+var negZero = math.Copysign(0, -1)
+
 // same is equality of bits, so that -0 is not 0; all NaNs are the same.
 func same(a, b float64) bool {
 	return math.Float64bits(a) == math.Float64bits(b) || a != a && b != b

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"sync"
 )
 
@@ -81,15 +82,15 @@ func swap(b []byte, size int) {
 	switch size {
 	case 2:
 		for ; len(b) >= 2; b = b[2:] {
-			b[0], b[1] = b[1], b[0]
+			le.PutUint16(b, bits.ReverseBytes16(le.Uint16(b)))
 		}
 	case 4:
 		for ; len(b) >= 4; b = b[4:] {
-			b[0], b[1], b[2], b[3] = b[3], b[2], b[1], b[0]
+			le.PutUint32(b, bits.ReverseBytes32(le.Uint32(b)))
 		}
 	case 8:
 		for ; len(b) >= 8; b = b[8:] {
-			b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7] = b[7], b[6], b[5], b[4], b[3], b[2], b[1], b[0]
+			le.PutUint64(b, bits.ReverseBytes64(le.Uint64(b)))
 		}
 	}
 }
