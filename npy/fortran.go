@@ -88,12 +88,9 @@ func (a *Array) transpose(dst []byte, first, n int64) error {
 	index := make([]int, len(shape))
 	at := int64(0) // the column's place in a row
 	for column := int64(0); column < row; column++ {
-		// The rows i with first <= i*row + at < first+n.
-		lo := max(0, (first-at+row-1)/row)
+		// The rows i with first <= i*row + at < first+n; at < row, so none is negative.
+		lo := (first - at + row - 1) / row
 		hi := min(rows, (first+n-at+row-1)/row)
-		if first <= at {
-			lo = 0
-		}
 		if lo < hi {
 			run, err := w.read((column*rows+lo)*size, (hi-lo)*size)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -93,14 +94,16 @@ func WriteFile(path string, dt DType, shape []int, data []byte) (err error) {
 	fail := func(err error) error {
 		return &Error{Kind: IO, Op: "writing", File: path, Offset: -1, Err: err}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	// Note: os.CreateTemp would make a file that others cannot read.
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%x.tmp", filepath.Base(path), rand.Uint64()))
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fail(err)
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			os.Remove(temp)
 		}
 	}()
 	if err := Write(f, dt, shape, data); err != nil {
@@ -110,14 +113,10 @@ func WriteFile(path string, dt DType, shape []int, data []byte) (err error) {
 		}
 		return err
 	}
-	// CreateTemp makes the file private; others may read a dump.
-	if err := f.Chmod(0o644); err != nil {
-		return fail(err)
-	}
 	if err := f.Close(); err != nil {
 		return fail(err)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := os.Rename(temp, path); err != nil {
 		return fail(err)
 	}
 	return nil
