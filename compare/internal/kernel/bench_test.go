@@ -57,7 +57,7 @@ func BenchmarkPair(b *testing.B) {
 				b.Run(fmt.Sprintf("%v-%v/%s/workers=%d", types[0], types[1], lp.name, workers), func(b *testing.B) {
 					b.SetBytes(int64(p.Rows) * int64(p.Cols) * int64(types[0].Size()+types[1].Size()))
 					for b.Loop() {
-						if _, errs := runAll(context.Background(), []Pair{p}, Options{Workers: workers}, lp); errs[0] != nil {
+						if _, errs := runAll(context.Background(), []Pair{p}, Options{Workers: workers}, with(lp)); errs[0] != nil {
 							b.Fatal(errs[0])
 						}
 					}
@@ -83,7 +83,7 @@ func BenchmarkCeiling(b *testing.B) {
 
 func xorPair(b *testing.B, p Pair, workers int) {
 	total := int64(p.Rows) * int64(p.Cols) * 4
-	const step = readBytes
+	step := int64(standard.readBytes)
 	var next = make(chan int64, total/step+1)
 	for at := int64(0); at < total; at += step {
 		next <- at
@@ -133,7 +133,7 @@ func BenchmarkLoops(b *testing.B) {
 		y64[i] = x64[i] + 1e-3*rng.NormFloat64()
 		x32[i], y32[i] = float32(x64[i]), float32(y64[i])
 	}
-	raw := make([]byte, 2*n)
+	raw, wide := make([]byte, 2*n), make([]float32, n)
 	var l lanes
 	var inc incLanes
 	blk := (&blockPool{}).get(n)
@@ -150,10 +150,9 @@ func BenchmarkLoops(b *testing.B) {
 			{"col64", tileRows * 16 * n, func() { lp.col64(&blk.columns, x64, y64, tileRows) }},
 			{"inc32", 16 * n, func() { lp.inc32(&inc, x32[:n], y32[:n], x32[n:2*n], y32[n:2*n]) }},
 			{"inc64", 32 * n, func() { lp.inc64(&inc, x64[:n], y64[:n], x64[n:2*n], y64[n:2*n]) }},
-			{"f16", 2 * n, func() { lp.f16(x32[:n], raw) }},
-			{"bf16", 2 * n, func() { lp.bf16(x32[:n], raw) }},
+			{"f16", 2 * n, func() { lp.f16(wide, raw) }},
+			{"bf16", 2 * n, func() { lp.bf16(wide, raw) }},
 			{"add", 6 * 8 * n, func() { lp.add(blk.store[:3*n], other.store[:3*n]) }},
-			{"locate", 8 * n, func() { l.max = [Lanes]float64{3: 1}; sinkInt = locate(&l, tile{f32: x32[:n]}, tile{f32: y32[:n]}, 1) }},
 		} {
 			b.Run(c.name+"/"+lp.name, func(b *testing.B) {
 				b.SetBytes(int64(c.bytes))

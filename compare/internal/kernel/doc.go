@@ -31,7 +31,7 @@
 //
 // # Memory
 //
-// Each worker owns two buffers of readBytes, two tiles of four rows for types
+// Each worker owns two read buffers of 512 KiB, two tiles of four rows for types
 // that need decoding, and the columns of the block at hand; each pair owns its
 // rows, its columns and a few column blocks that wait for their neighbour:
 // O(workers·tile + columns·log(blocks) + rows), whatever the file's size.

@@ -27,10 +27,10 @@ type IncMoments struct {
 // sums of their increments for each row. Its bits depend on the values only, like
 // Run's; its errors are Run's.
 func RunIncrements(ctx context.Context, p IncPair, o Options) ([]IncMoments, error) {
-	return runIncrements(ctx, p, o, active)
+	return runIncrements(ctx, p, o, standard)
 }
 
-func runIncrements(ctx context.Context, p IncPair, o Options, lp *loops) ([]IncMoments, error) {
+func runIncrements(ctx context.Context, p IncPair, o Options, u tuning) ([]IncMoments, error) {
 	ops := [4]*Operand{&p.RefPrev, &p.Ref, &p.PortPrev, &p.Port}
 	wide, size := false, 1
 	for i := 0; i < 4; i += 2 {
@@ -47,7 +47,7 @@ func runIncrements(ctx context.Context, p IncPair, o Options, lp *loops) ([]IncM
 	}
 
 	// A group is what one worker reads at once; its rows depend on no other group.
-	group := groupRows(min(p.Cols, SegmentCols), size)
+	group := u.groupRows(min(p.Cols, SegmentCols), size)
 	groups := (p.Rows + group - 1) / group
 	var (
 		next  atomic.Int64
@@ -56,7 +56,7 @@ func runIncrements(ctx context.Context, p IncPair, o Options, lp *loops) ([]IncM
 		where = groups
 	)
 	work := func() {
-		w := getWorker(lp, nil, o.Progress)
+		w := getWorker(u, nil, o.Progress)
 		defer putWorker(w)
 		for {
 			g := int(next.Add(1)) - 1
@@ -132,7 +132,7 @@ func (w *worker) increments(ctx context.Context, ops [4]*Operand, cols, row int,
 // incLanes sums one row segment into w.inc, the last group filled up with zeros.
 func (w *worker) incLanes(t *[4]tile) {
 	if t[0].f64 != nil {
-		w.lp.inc64(&w.inc, t[0].f64, t[1].f64, t[2].f64, t[3].f64)
+		w.loops.inc64(&w.inc, t[0].f64, t[1].f64, t[2].f64, t[3].f64)
 		if n := len(t[0].f64) &^ (Lanes - 1); n < len(t[0].f64) {
 			var x [4][Lanes]float64
 			for k := range t {
@@ -142,7 +142,7 @@ func (w *worker) incLanes(t *[4]tile) {
 		}
 		return
 	}
-	w.lp.inc32(&w.inc, t[0].f32, t[1].f32, t[2].f32, t[3].f32)
+	w.loops.inc32(&w.inc, t[0].f32, t[1].f32, t[2].f32, t[3].f32)
 	if n := len(t[0].f32) &^ (Lanes - 1); n < len(t[0].f32) {
 		var x [4][Lanes]float32
 		for k := range t {

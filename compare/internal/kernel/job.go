@@ -43,10 +43,9 @@ func newJob(p Pair) *job {
 
 func (j *job) cells() int { return j.blocks * j.segments }
 
-// small tells whether the pair is summed by one worker.
-func (j *job) small() bool {
-	n := int64(j.Rows) * int64(j.Cols) * int64(j.Ref.Type.Size()+j.Port.Type.Size())
-	return n < smallPair
+// bytes is the size of both sides.
+func (j *job) bytes() int64 {
+	return int64(j.Rows) * int64(j.Cols) * int64(j.Ref.Type.Size()+j.Port.Type.Size())
 }
 
 // begin allocates the result, when the first worker comes to the pair.
@@ -184,8 +183,8 @@ func (p *blockPool) put(b *block) {
 	p.mu.Unlock()
 }
 
-// runAll is RunAll with the given loops.
-func runAll(ctx context.Context, pairs []Pair, o Options, lp *loops) ([]*Sums, []error) {
+// runAll is RunAll with the given tuning.
+func runAll(ctx context.Context, pairs []Pair, o Options, u tuning) ([]*Sums, []error) {
 	jobs := make([]*job, len(pairs))
 	errs := make([]error, len(pairs))
 	ends := make([]int, len(pairs)) // the items of pair i end before ends[i]
@@ -202,7 +201,7 @@ func runAll(ctx context.Context, pairs []Pair, o Options, lp *loops) ([]*Sums, [
 		case j.cells() == 0:
 			j.begin()
 			j.finish()
-		case j.small():
+		case j.bytes() < u.smallPair:
 			items++
 		default:
 			items += j.cells()
@@ -213,7 +212,7 @@ func runAll(ctx context.Context, pairs []Pair, o Options, lp *loops) ([]*Sums, [
 	free := &blockPool{}
 	var next atomic.Int64
 	work := func() {
-		w := getWorker(lp, free, o.Progress)
+		w := getWorker(u, free, o.Progress)
 		defer putWorker(w)
 		for {
 			item := int(next.Add(1)) - 1
@@ -223,7 +222,7 @@ func runAll(ctx context.Context, pairs []Pair, o Options, lp *loops) ([]*Sums, [
 			i := sort.SearchInts(ends, item+1)
 			j := jobs[i]
 			lo, hi := 0, j.cells()
-			if !j.small() {
+			if j.bytes() >= u.smallPair {
 				lo = hi - (ends[i] - item)
 				hi = lo + 1
 			}

@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // The geometry of a run. SegmentCols and blockRows fix the order of additions
-// and so the bits; readBytes, tileRows and smallPair only the speed.
+// and so the bits; tileRows only the speed.
 const (
 	// SegmentCols is how many columns of a row are summed at once: a tile of
 	// four segments fits into a second-level cache, and any row that is shorter
@@ -52,10 +52,18 @@ const (
 	maxBlockRows = 8192
 	blockCells   = 1 << 16
 
-	readBytes = 512 << 10 // per operand and read
-	tileRows  = 4         // rows that the column loop adds while they are in cache
-	smallPair = 4 << 20   // bytes of both sides under which a pair is not split
+	tileRows = 4 // rows that the column loop adds while they are in cache
 )
+
+// tuning is what may change the speed of a run and nothing else.
+type tuning struct {
+	loops     *loops
+	readBytes int   // per operand and read
+	smallPair int64 // bytes of both sides under which a pair is not split
+}
+
+// standard is the tuning for this machine.
+var standard = tuning{loops: choose(), readBytes: 512 << 10, smallPair: 4 << 20}
 
 // BlockRows returns how many rows of a pair with cols columns are summed from
 // the first down before blocks are combined: the power of two that brings a block
@@ -84,14 +92,11 @@ func Run(ctx context.Context, p Pair, o Options) (*Sums, error) {
 // rows. Sums and errors stand at the index of their pair; a pair has one or the
 // other. A pair that fails does not stop the others.
 func RunAll(ctx context.Context, pairs []Pair, o Options) ([]*Sums, []error) {
-	return runAll(ctx, pairs, o, active)
+	return runAll(ctx, pairs, o, standard)
 }
 
-// active are the loops chosen for this processor.
-var active = choose()
-
 // Implementation names the inner loops in use: "avx2" or "portable".
-func Implementation() string { return active.name }
+func Implementation() string { return standard.loops.name }
 
 func (p *Pair) check() error {
 	if p.Rows < 0 || p.Cols < 0 {

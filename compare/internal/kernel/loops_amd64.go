@@ -14,7 +14,9 @@ package kernel
 //		l.b2[j] += y * y
 //		l.d2[j] += float64(d * d)
 //		l.s1[j] += math.Abs(d)
-//		l.max[j] = max(l.max[j], math.Abs(d))
+//		if e := math.Abs(d); e > l.max[j] {
+//			l.max[j], l.at[j] = e, float64(i/stretch)
+//		}
 //		l.maxA[j] = max(l.maxA[j], math.Abs(x))
 //		l.maxB[j] = max(l.maxB[j], math.Abs(y))
 //	}

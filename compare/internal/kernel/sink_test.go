@@ -2,8 +2,5 @@ package kernel
 
 import "sync/atomic"
 
-// Where benchmarks leave their results, so that no loop is optimised away.
-var (
-	sink    atomic.Uint64
-	sinkInt int
-)
+// sink is where benchmarks leave their results, so that no loop is optimised away.
+var sink atomic.Uint64

@@ -3,7 +3,9 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // memory is a tensor in memory, its first elements before Operand.First included.
@@ -74,8 +76,17 @@ func operand(t Type, v []float64) Operand {
 
 // implementations are the inner loops that this processor can run.
 func implementations() []*loops {
-	if active == &portable {
+	if standard.loops == &portable {
 		return []*loops{&portable}
 	}
-	return []*loops{&portable, active}
+	return []*loops{&portable, standard.loops}
 }
+
+// with is the standard tuning with other loops.
+func with(lp *loops) tuning {
+	u := standard
+	u.loops = lp
+	return u
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

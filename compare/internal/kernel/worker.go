@@ -8,7 +8,7 @@ import (
 
 // worker owns the buffers of one goroutine.
 type worker struct {
-	lp       *loops
+	tuning
 	free     *blockPool
 	progress func(int64)
 	bufs     [4][]float64 // what was read; float64s so that any view is aligned
@@ -20,12 +20,12 @@ type worker struct {
 
 var workers sync.Pool
 
-func getWorker(lp *loops, free *blockPool, progress func(int64)) *worker {
+func getWorker(u tuning, free *blockPool, progress func(int64)) *worker {
 	w, _ := workers.Get().(*worker)
 	if w == nil {
 		w = new(worker)
 	}
-	w.lp, w.free, w.progress = lp, free, progress
+	w.tuning, w.free, w.progress = u, free, progress
 	return w
 }
 
@@ -66,8 +66,8 @@ func (j *job) cell(i int) cell {
 
 // groupRows is how many rows of n columns are read at once: as many as fit into
 // readBytes, whole tiles of them where they do.
-func groupRows(n, size int) int {
-	g := readBytes / (n * size)
+func (u *tuning) groupRows(n, size int) int {
+	g := u.readBytes / (n * size)
 	if g > tileRows {
 		g -= g % tileRows
 	}
@@ -78,7 +78,7 @@ func groupRows(n, size int) int {
 func (w *worker) sum(ctx context.Context, j *job, i int) error {
 	c := j.cell(i)
 	b := w.free.get(c.cols)
-	group := groupRows(c.cols, max(j.Ref.Type.Size(), j.Port.Type.Size()))
+	group := w.groupRows(c.cols, max(j.Ref.Type.Size(), j.Port.Type.Size()))
 	for r := 0; r < c.rows; r += group {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -104,13 +104,13 @@ func (w *worker) sum(ctx context.Context, j *job, i int) error {
 				j.parts[row*j.segments+c.segment] = w.row(j, c, row, x.rows(q, c.cols), y.rows(q, c.cols))
 			}
 			if j.wide {
-				w.lp.col64(&b.columns, x.f64, y.f64, k)
+				w.loops.col64(&b.columns, x.f64, y.f64, k)
 			} else {
-				w.lp.col32(&b.columns, x.f32, y.f32, k)
+				w.loops.col32(&b.columns, x.f32, y.f32, k)
 			}
 		}
 	}
-	j.place(b, node{c.segment, 0, c.block}, w.lp, w.free)
+	j.place(b, node{c.segment, 0, c.block}, w.loops, w.free)
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (w *worker) sum(ctx context.Context, j *job, i int) error {
 func (w *worker) read(k int, o *Operand, stride int, c cell, row, rows int) ([]byte, error) {
 	size := o.Type.Size()
 	n := rows * c.cols * size
-	w.bufs[k] = grow(w.bufs[k], max(n, readBytes)/8+1)
+	w.bufs[k] = grow(w.bufs[k], max(n, w.readBytes)/8+1)
 	dst := bytesOf(w.bufs[k])[:n]
 	first := o.First + int64(row)*int64(stride) + int64(c.col)
 	if c.cols == stride {
@@ -141,12 +141,12 @@ func (w *worker) decode(k int, o *Operand, raw []byte, first, n int, wide bool) 
 		w.s32[k] = grow(w.s32[k], n)
 	}
 	if !wide {
-		return tile{f32: decode32(w.lp, o.Type, o.Table, raw, w.s32[k])}
+		return tile{f32: decode32(w.loops, o.Type, o.Table, raw, w.s32[k])}
 	}
 	if o.Type != F64 {
 		w.s64[k] = grow(w.s64[k], n)
 	}
-	return tile{f64: widen(w.lp, o.Type, o.Table, raw, w.s32[k], w.s64[k])}
+	return tile{f64: widen(w.loops, o.Type, o.Table, raw, w.s32[k], w.s64[k])}
 }
 
 // rows returns row q of a tile of n columns.
@@ -193,43 +193,41 @@ func (w *worker) row(j *job, c cell, row int, a, b tile) Moments {
 // lanes sums a row segment into w.l, the last group filled up with zeros.
 func (w *worker) lanes(a, b tile) {
 	if a.f64 != nil {
-		w.lp.row64(&w.l, a.f64, b.f64)
+		w.loops.row64(&w.l, a.f64, b.f64)
 		if n := len(a.f64) &^ (Lanes - 1); n < len(a.f64) {
 			var x, y [Lanes]float64
 			copy(x[:], a.f64[n:])
 			copy(y[:], b.f64[n:])
-			step64(&w.l, &x, &y)
+			step64(&w.l, &x, &y, float64(n/stretch))
 		}
 		return
 	}
-	w.lp.row32(&w.l, a.f32, b.f32)
+	w.loops.row32(&w.l, a.f32, b.f32)
 	if n := len(a.f32) &^ (Lanes - 1); n < len(a.f32) {
 		var x, y [Lanes]float32
 		copy(x[:], a.f32[n:])
 		copy(y[:], b.f32[n:])
-		step32(&w.l, &x, &y)
+		step32(&w.l, &x, &y, float64(n/stretch))
 	}
 }
 
-// locate returns the lowest index where |a-b| is max. Only the lanes that hold
-// it are searched.
-//
-// Note: a position that was set to zero on both sides is found only if nothing
-// differs at all; then the lowest index is right by the rule of ties.
+// locate returns the lowest index where |a-b| is max, the first index where
+// nothing differs. Only the stretch in which the maximum was reached is searched.
 func locate(l *lanes, a, b tile, max float64) int {
-	n := len(a.f32) + len(a.f64)
-	best := n
-	for j := range Lanes {
-		if l.max[j] != max {
-			continue
-		}
-		for i := j; i < best; i += Lanes {
-			if math.Abs(at(a, i)-at(b, i)) == max {
-				best = i
-			}
+	if max == 0 {
+		return 0
+	}
+	s := math.Inf(1)
+	for j, m := range l.max {
+		if m == max {
+			s = min(s, l.at[j])
 		}
 	}
-	return best
+	i := int(s) * stretch
+	for math.Abs(at(a, i)-at(b, i)) != max {
+		i++
+	}
+	return i
 }
 
 func at(t tile, i int) float64 {

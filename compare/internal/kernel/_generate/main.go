@@ -99,6 +99,11 @@ func countUp(n reg.GPVirtual, shift uint64, pointers ...reg.GPVirtual) {
 		ADDQ(n, p)
 	}
 	NEGQ(n)
+}
+
+// unless0 leaves the loop out where there is nothing to do.
+func unless0(n reg.GPVirtual) {
+	TESTQ(n, n)
 	JZ(operand.LabelRef("done"))
 }
 
@@ -107,20 +112,41 @@ func next(step int, n reg.GPVirtual) {
 	JNE(operand.LabelRef("loop"))
 }
 
+// Offsets of the fields of lanes, in bytes.
+const (
+	offMax, offAt, offMaxA, offMaxB = 320, 384, 448, 512 // after dot, a2, b2, d2 and s1
+)
+
+// stretch is the constant of the same name in ../portable.go.
+const stretch = 256
+
 // row keeps two vectors of four lanes for each sum, one for the maximum of the
-// difference and, as any lane may hold a maximum, one for each other maximum.
+// difference and, as any lane may hold a maximum, one for each other maximum. After
+// each stretch the lanes that grew note it in l.at.
 func row(e element, abs64, abs32 operand.Mem) {
 	TEXT("row"+e.suffix, NOSPLIT, "func(l *float64, a, b *"+e.goType+", n int)")
 	Pragma("noescape")
 	Doc(reference("row" + e.suffix)...)
 	a, b, n, l := gp("a"), gp("b"), gp("n"), gp("l")
+	field := func(off, half int) operand.Mem { return operand.Mem{Base: l, Disp: off + 32*half} }
 	dot, a2, b2, d2, s1 := zeros(2), zeros(2), zeros(2), zeros(2), zeros(2)
 	m := zeros(3) // max |a-b|, max |a|, max |b|
 	x, y, t := YMM(), YMM(), YMM()
-	countUp(n, e.shift, a, b)
+	VMOVUPD(m[0], field(offMax, 0))
+	VMOVUPD(m[0], field(offAt, 0))
+	at0, k, grown := GP64(), GP64(), GP32()
+	XORQ(at0, at0)
+	unless0(n)
+
+	Label("next")
+	MOVQ(operand.U32(stretch), k)
+	CMPQ(n, k)
+	CMOVQLT(n, k)
+	SUBQ(k, n)
+	countUp(k, e.shift, a, b)
 	Label("loop")
 	for h := range 2 {
-		pa, pb := at(a, n, 4*e.size*h), at(b, n, 4*e.size*h)
+		pa, pb := at(a, k, 4*e.size*h), at(b, k, 4*e.size*h)
 		e.load(pa, x)
 		e.load(pb, y)
 		e.madd(x, y, dot[h], t)
@@ -143,29 +169,49 @@ func row(e element, abs64, abs32 operand.Mem) {
 	if e.size == 4 {
 		// Eight float32 at once.
 		VMOVUPS(abs32, t)
-		VANDPS(at(a, n, 0), t, x)
+		VANDPS(at(a, k, 0), t, x)
 		VMAXPS(x, m[1], m[1])
-		VANDPS(at(b, n, 0), t, x)
+		VANDPS(at(b, k, 0), t, x)
 		VMAXPS(x, m[2], m[2])
 	}
-	next(8*e.size, n)
+	next(8*e.size, k)
+
+	const lessThan = 17 // LT_OQ
+	VMOVUPD(field(offMax, 0), x)
+	VCMPPD(operand.U8(lessThan), m[0], x, t)
+	VMOVMSKPD(t, grown)
+	TESTL(grown, grown)
+	JZ(operand.LabelRef("same"))
+	VMOVUPD(m[0], field(offMax, 0))
+	VCVTSI2SDQ(at0, x.AsX(), x.AsX())
+	VBROADCASTSD(x.AsX(), x)
+	VMOVUPD(field(offAt, 0), y)
+	VBLENDVPD(t, x, y, y)
+	VMOVUPD(y, field(offAt, 0))
+	Label("same")
+	INCQ(at0)
+	TESTQ(n, n)
+	JNZ(operand.LabelRef("next"))
+
 	Label("done")
-	for k, v := range [][]reg.VecVirtual{dot, a2, b2, d2, s1} {
-		VMOVUPD(v[0], operand.Mem{Base: l, Disp: 64 * k})
-		VMOVUPD(v[1], operand.Mem{Base: l, Disp: 64*k + 32})
+	for i, v := range [][]reg.VecVirtual{dot, a2, b2, d2, s1} {
+		VMOVUPD(v[0], field(64*i, 0))
+		VMOVUPD(v[1], field(64*i, 1))
 	}
-	for k := range m {
-		lo, hi := operand.Mem{Base: l, Disp: 64 * (5 + k)}, operand.Mem{Base: l, Disp: 64*(5+k) + 32}
-		if k > 0 && e.size == 4 {
-			VCVTPS2PD(m[k].AsX(), x)
-			VMOVUPD(x, lo)
-			VEXTRACTF128(operand.U8(1), m[k], m[k].AsX())
-			VCVTPS2PD(m[k].AsX(), x)
-			VMOVUPD(x, hi)
-			continue
+	VMOVUPD(m[0], field(offMax, 1))
+	VMOVUPD(field(offAt, 0), y)
+	VMOVUPD(y, field(offAt, 1))
+	for i, off := range []int{offMaxA, offMaxB} {
+		v := m[1+i]
+		if e.size == 4 {
+			VCVTPS2PD(v.AsX(), x)
+			VMOVUPD(x, field(off, 0))
+			VEXTRACTF128(operand.U8(1), v, v.AsX())
+			VCVTPS2PD(v.AsX(), v)
+		} else {
+			VMOVUPD(v, field(off, 0))
 		}
-		VMOVUPD(m[k], lo)
-		VMOVUPD(m[k], hi)
+		VMOVUPD(v, field(off, 1))
 	}
 	VZEROUPPER()
 	RET()
@@ -239,6 +285,7 @@ func inc(e element) {
 	a0, a, b0, b, n, l := gp("a0"), gp("a"), gp("b0"), gp("b"), gp("n"), gp("l")
 	d2, a2, b2, dot := zeros(2), zeros(2), zeros(2), zeros(2)
 	x, y, t := YMM(), YMM(), YMM()
+	unless0(n)
 	countUp(n, e.shift, a0, a, b0, b)
 	Label("loop")
 	for h := range 2 {
@@ -297,6 +344,7 @@ func fold(name string, op func(...operand.Op)) {
 	Doc(reference(name)...)
 	dst, src, n := gp("dst"), gp("src"), gp("n")
 	v := YMM()
+	unless0(n)
 	countUp(n, 3, dst, src)
 	Label("loop")
 	VMOVUPD(at(dst, n, 0), v)
