@@ -1,0 +1,12 @@
+package diagnose
+
+// algebraic are the hypotheses that are settled by linear algebra on the dumped
+// tensors: scales, offsets, norms, sums, orders, weights, ranks and number
+// formats.
+var algebraic = []Hypothesis{
+	normHypothesis,
+	residualHypothesis,
+	mlpHypothesis,
+	offsetHypothesis,
+	scaleHypothesis,
+}

@@ -1,0 +1,245 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+)
+
+// normFit is what a norm does, read off its input and output:
+// y = (x - centre·mean(x)) / s ⊙ gain, over blocks of Width dims.
+type normFit struct {
+	// Form is "inside" for s = √(ms+eps), "outside" for s = √ms + eps, and
+	// "none" for s = 1: no norm at all.
+	Form string
+	// Centred norms subtract the mean first, and ms is the variance.
+	Centred bool
+	// Width is the number of dims whose mean square is taken together.
+	Width int
+	// Eps is the fitted epsilon and EpsErr its standard error; an Eps that is
+	// not several EpsErr from another cannot be told from it.
+	Eps, EpsErr float64
+	// Gain is the weight of each dim.
+	Gain []float64
+	// Resid is the token-normalised error of the fit.
+	Resid float64
+}
+
+// normRounds is the number of alternations between gain and token scales: the
+// product is of rank one and the first guess is near, so it settles in a few.
+const normRounds = 6
+
+// fitNorm reads one form of norm off x and y. ok is false where the tensors have
+// too few tokens for a gain per dim (minTokens) or do not fit each other.
+func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
+	if x.Rows != y.Rows || x.Cols != y.Cols || x.Rows < minTokens || width < 2 || x.Cols%width != 0 || !x.finite() || !y.finite() {
+		return n, false
+	}
+	u, ms := normalised(x, width, centred)
+	blocks := x.Cols / width
+	scale := make([]float64, x.Rows*blocks)
+	for i := range scale {
+		scale[i] = 1
+		if ms[i] == 0 {
+			scale[i] = 0 // a zero row says nothing of the gain
+		}
+	}
+	gain := make([]float64, x.Cols)
+	for range normRounds {
+		gainStep(u, y, scale, gain, width)
+		scaleStep(u, y, scale, gain, width)
+	}
+	n = normFit{Width: width, Centred: centred, Form: "inside"}
+	n.fitEps(scale, ms)
+	n.Gain = gain
+	// The scales' level belongs to the gain: refit it under the law.
+	law := make([]float64, len(scale))
+	for i := range law {
+		if ms[i] > 0 {
+			law[i] = math.Sqrt(ms[i]) / n.denominator(ms[i])
+		}
+	}
+	gainStep(u, y, law, gain, width)
+	n.Resid = distance(y, n.apply(x)).Token
+	return n, true
+}
+
+// normalised returns x / √ms per block, and ms per token and block.
+func normalised(x *Tensor, width int, centred bool) (u *Tensor, ms []float64) {
+	blocks := x.Cols / width
+	ms = make([]float64, x.Rows*blocks)
+	u = x.mapRows(func(t int, row []float64) {
+		for b := range blocks {
+			part := row[b*width : (b+1)*width]
+			if centred {
+				var mean float64
+				for _, v := range part {
+					mean += v / float64(width)
+				}
+				for i := range part {
+					part[i] -= mean
+				}
+			}
+			m := dot(part, part) / float64(width)
+			ms[t*blocks+b] = m
+			if m > 0 {
+				inv := 1 / math.Sqrt(m)
+				for i := range part {
+					part[i] *= inv
+				}
+			}
+		}
+	})
+	return u, ms
+}
+
+// gainStep solves for the gain given the token scales.
+func gainStep(u, y *Tensor, scale, gain []float64, width int) {
+	blocks := u.Cols / width
+	num, den := make([]float64, u.Cols), make([]float64, u.Cols)
+	w := rowWeights(y)
+	for t := range u.Rows {
+		a, b, w2 := u.Row(t), y.Row(t), w[t]*w[t]
+		for d, v := range a {
+			e := v * scale[t*blocks+d/width]
+			num[d] += w2 * e * b[d]
+			den[d] += w2 * e * e
+		}
+	}
+	for d := range gain {
+		gain[d] = 0
+		if den[d] > 0 {
+			gain[d] = num[d] / den[d]
+		}
+	}
+}
+
+// scaleStep solves for the token scales given the gain.
+func scaleStep(u, y *Tensor, scale, gain []float64, width int) {
+	blocks := u.Cols / width
+	for t := range u.Rows {
+		a, b := u.Row(t), y.Row(t)
+		for k := range blocks {
+			var num, den float64
+			for d := k * width; d < (k+1)*width; d++ {
+				e := a[d] * gain[d]
+				num += e * b[d]
+				den += e * e
+			}
+			if den > 0 && scale[t*blocks+k] != 0 {
+				scale[t*blocks+k] = num / den
+			}
+		}
+	}
+}
+
+// fitEps reads eps off the token scales c = k·√ms / s. Inside the root 1/c² is
+// affine in 1/ms, outside 1/c is affine in 1/√ms; eps is slope over intercept.
+// Where eps is small both forms fit alike, and inside is taken.
+func (n *normFit) fitEps(scale, ms []float64) {
+	var x2, y2, x1, y1 []float64
+	for i, c := range scale {
+		if ms[i] > 0 && c > 0 {
+			x2, y2 = append(x2, 1/ms[i]), append(y2, 1/(c*c))
+			x1, y1 = append(x1, 1/math.Sqrt(ms[i])), append(y1, 1/c)
+		}
+	}
+	if len(x2) < minTokens {
+		n.EpsErr = math.Inf(1)
+		return
+	}
+	in, inErr, inRes := ratioFit(x2, y2)
+	out, outErr, outRes := ratioFit(x1, y1)
+	n.Eps, n.EpsErr = in, inErr
+	if outRes < inRes/3 && math.Abs(out) > 5*outErr {
+		n.Form, n.Eps, n.EpsErr = "outside", out, outErr
+	}
+}
+
+// ratioFit fits y = a·(1 + e·x), each point weighted by 1/y so that tokens of
+// any size count alike, and returns e, its standard error and the relative
+// residual.
+func ratioFit(x, y []float64) (e, se, resid float64) {
+	var sw, sx, sxx, sy, sxy float64
+	for i := range x {
+		w := 1 / (y[i] * y[i])
+		sw += w
+		sx += w * x[i]
+		sxx += w * x[i] * x[i]
+		sy += w * y[i]
+		sxy += w * x[i] * y[i]
+	}
+	det := sw*sxx - sx*sx
+	if det <= 1e-14*sw*sxx {
+		return 0, math.Inf(1), 0 // every token has the same size
+	}
+	b := (sw*sxy - sx*sy) / det
+	a := (sy - b*sx) / sw
+	var rss float64
+	for i := range x {
+		d := (y[i] - a - b*x[i]) / y[i]
+		rss += d * d
+	}
+	n := float64(len(x))
+	resid = math.Sqrt(rss / n)
+	se = math.Sqrt(rss / max(1, n-2) * sw / det)
+	return b / a, math.Abs(se / a), resid
+}
+
+// denominator is s for one mean square.
+func (n normFit) denominator(ms float64) float64 {
+	switch n.Form {
+	case "outside":
+		return math.Sqrt(ms) + n.Eps
+	case "none":
+		return 1
+	}
+	return math.Sqrt(max(0, ms+n.Eps))
+}
+
+// apply repeats the norm on another input of the same width.
+func (n normFit) apply(x *Tensor) *Tensor {
+	blocks := x.Cols / n.Width
+	u, ms := normalised(x, n.Width, n.Centred)
+	return u.mapRows(func(t int, row []float64) {
+		for d := range row {
+			m := ms[t*blocks+d/n.Width]
+			if s := n.denominator(m); s > 0 {
+				row[d] *= math.Sqrt(m) / s * n.Gain[d]
+			}
+		}
+	})
+}
+
+// withEps, withGain return the norm with one part replaced.
+func (n normFit) withEps(m normFit) normFit {
+	n.Form, n.Eps, n.EpsErr = m.Form, m.Eps, m.EpsErr
+	return n
+}
+
+func (n normFit) withGain(g []float64) normFit {
+	n.Gain = g
+	return n
+}
+
+// call writes the norm without its gain as a transform.
+func (n normFit) call(cols int) string {
+	args := "eps=" + formatNum(n.Eps)
+	if n.Width != cols {
+		args += fmt.Sprintf(", group=%d", n.Width)
+	}
+	switch {
+	case n.Form == "outside":
+		return "rmsnorm_outside(" + args + ")"
+	case n.Centred:
+		return "layernorm(" + args + ")"
+	}
+	return "rmsnorm(" + args + ")"
+}
+
+// epsText names an eps, or says that the tokens cannot tell it.
+func (n normFit) epsText() string {
+	if !(n.EpsErr < 0.2*math.Abs(n.Eps)) {
+		return "too small to be read off these tokens"
+	}
+	return g6(n.Eps) + " (± " + g2(n.EpsErr) + ", " + n.Form + " the root)"
+}

@@ -1,0 +1,172 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+)
+
+// algebraicTransforms are the what-ifs of the scale, norm, order and weight
+// hypotheses.
+var algebraicTransforms = []TransformSpec{
+	{
+		Name: "scale_rows",
+		Params: []TransformParam{
+			{Name: "by", Kind: argNumber, Required: true},
+			{Name: "list", Kind: argList, Required: true, Doc: "tokens"},
+		},
+		Doc:     "multiply some tokens by a constant",
+		Formula: "x[t] := by·x[t] for t in list",
+		apply:   applyScaleRows,
+	},
+	{
+		Name:    "gain",
+		Params:  []TransformParam{{Name: "tap", Kind: argTap, Required: true, Doc: "a dumped norm's output; ref:TAP takes the reference's"}},
+		Doc:     "multiply by the weight of a norm, recovered from that norm's own dumped input and output",
+		Formula: "x := x ⊙ g, with g from TAP = norm(input of TAP) ⊙ g",
+		apply:   applyGain,
+	},
+	{
+		Name:    "rmsnorm_outside",
+		Params:  []TransformParam{{Name: "eps", Kind: argNumber, Required: true}, {Name: "group", Kind: argInt, Doc: "dims that are normed together; all by default"}},
+		Doc:     "root-mean-square norm with eps outside the root",
+		Formula: "x := x / (sqrt(mean(x²)) + eps)",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			eps := a.num("eps", 0)
+			return eachGroup(v, a.int("group", v.Cols), func(x []float64) {
+				s := math.Sqrt(dot(x, x)/float64(len(x))) + eps
+				for i := range x {
+					x[i] /= s
+				}
+			})
+		},
+	},
+	{
+		Name: "norm_low",
+		Params: []TransformParam{
+			{Name: "dtype", Kind: argWord, Words: []string{"bfloat16", "float16"}, Required: true},
+			{Name: "eps", Kind: argNumber},
+			{Name: "group", Kind: argInt, Doc: "dims that are normed together; all by default"},
+			{Name: "kind", Kind: argWord, Words: []string{"sum", "stat", "value", "input"}, Doc: "what is kept in the dtype: the running sum of squares, the mean square, the normalised value, or the input"},
+		},
+		Doc:     "root-mean-square norm that keeps one of its steps in a narrow dtype",
+		Formula: "x := x / sqrt(mean(x²) + eps), one step rounded to dtype",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			l := lowNorm{dtype: a.word("dtype", ""), kind: a.word("kind", "sum")}
+			return eachGroup(v, a.int("group", v.Cols), func(x []float64) { l.normalise(x, a.num("eps", 0)) })
+		},
+	},
+	{
+		Name:    "fit_offset",
+		Doc:     "add one number per dim, the same for every token, by least squares against the target: what is left is what no bias explains",
+		Formula: "x := x + mean_t(r - x)",
+		apply:   applyFitOffset,
+	},
+	{
+		Name:    "finite",
+		Doc:     "take the target's value where the value is not finite: compares the rest",
+		Formula: "x[i] := r[i] where x[i] is NaN or infinite",
+		apply:   applyFinite,
+	},
+	{
+		Name: "shift",
+		Params: []TransformParam{
+			{Name: "n", Kind: argInt, Required: true, Doc: "tokens; negative shifts back"},
+		},
+		Doc:     "move tokens by n without wrapping round; the places left empty take the target's rows",
+		Formula: "x[t+n] := x[t]",
+		apply:   applyShift,
+	},
+}
+
+func applyScaleRows(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+	w := mapValues(v, func(x float64) float64 { return x })
+	by := a.num("by", 1)
+	for _, t := range a.ints("list") {
+		if t < 0 || t >= w.Rows {
+			return nil, fmt.Errorf("token %d is outside 0 to %d", t, w.Rows-1)
+		}
+		for i := range w.Cols {
+			w.Data[t*w.Cols+i] *= by
+		}
+	}
+	return w, nil
+}
+
+func applyGain(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+	t, side, err := e.tensor(a.word("tap", ""))
+	if err != nil {
+		return nil, err
+	}
+	n, _, ok := e.c.Move(t.Name).readNorm(side, t.Name)
+	if !ok {
+		return nil, fmt.Errorf("%s is not known to be a norm of a dumped tensor, so its weight cannot be recovered", t.Name)
+	}
+	if len(n.Gain) != v.Cols {
+		return nil, fmt.Errorf("the norm at %s has %d dims, the value %d", t.Name, len(n.Gain), v.Cols)
+	}
+	i := -1
+	return mapValues(v, func(x float64) float64 {
+		i++
+		return x * n.Gain[i%v.Cols]
+	}), nil
+}
+
+// eachGroup applies f to every stretch of n dims of a copy.
+func eachGroup(v *tryValue, n int, f func(x []float64)) (*tryValue, error) {
+	if n < 1 || v.Cols%n != 0 {
+		return nil, fmt.Errorf("groups of %d do not divide %d dims", n, v.Cols)
+	}
+	w := mapValues(v, func(x float64) float64 { return x })
+	for lo := 0; lo+n <= len(w.Data); lo += n {
+		f(w.Data[lo : lo+n])
+	}
+	return w, nil
+}
+
+// needTarget checks that the value has the target's size.
+func needTarget(e *tryEnv, v *tryValue) error {
+	if len(e.target.Data) != len(v.Data) {
+		return fmt.Errorf("%s has shape %v, the value %v", e.targetName, e.target.Shape, v.Shape)
+	}
+	return nil
+}
+
+func applyFitOffset(e *tryEnv, v *tryValue, _ tryArgs) (*tryValue, error) {
+	if err := needTarget(e, v); err != nil {
+		return nil, err
+	}
+	mean := meanDiff(&v.Tensor, e.target)
+	i := -1
+	return mapValues(v, func(x float64) float64 {
+		i++
+		return x + mean[i%v.Cols]
+	}), nil
+}
+
+func applyFinite(e *tryEnv, v *tryValue, _ tryArgs) (*tryValue, error) {
+	if err := needTarget(e, v); err != nil {
+		return nil, err
+	}
+	i := -1
+	return mapValues(v, func(x float64) float64 {
+		i++
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return e.target.Data[i]
+		}
+		return x
+	}), nil
+}
+
+func applyShift(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+	if err := needTarget(e, v); err != nil {
+		return nil, err
+	}
+	n := a.int("n", 0)
+	w := v.like(append([]float64(nil), e.target.Data...))
+	for t := range v.Rows {
+		if to := t + n; to >= 0 && to < v.Rows {
+			copy(w.Data[to*v.Cols:(to+1)*v.Cols], v.Row(t))
+		}
+	}
+	return w, nil
+}
