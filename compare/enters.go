@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/layerparity/parity/dump"
 )
 
 // layoutRatio is how many times smaller the error of a consumer must be than
@@ -24,7 +22,7 @@ func (p *part) settle() {
 		}
 	}
 	for _, pr := range slices.Backward(p.Pairs) {
-		if !pr.state.bad || pr.Kind == dump.KindInput || pr.state.by == "nonfinite" || pr.state.by == "threshold" {
+		if !pr.state.bad || pr.state.by == "nonfinite" || pr.state.by == "threshold" {
 			continue
 		}
 		agree, all := 0, true
@@ -33,7 +31,9 @@ func (p *part) settle() {
 			case c.aside != "" || c.state.benign:
 				// says nothing by itself
 				agree++
-			case c.state.bad || c.rel == nil || !(c.state.e < pr.state.e/layoutRatio):
+			case c.state.bad || c.rel == nil:
+				all = false
+			case pr.Out.Ints == nil && !(c.state.e < pr.state.e/layoutRatio):
 				all = false
 			default:
 				agree++
@@ -57,10 +57,8 @@ func (p *part) entry() *Pair {
 
 // enters tells whether the error enters at the pair.
 func (p *Pair) enters() bool {
-	if !p.state.bad || p.state.benign || p.Kind == dump.KindInput {
-		return false
-	}
-	if p.state.by == "integer" && p.Kind == dump.KindInput {
+	// Ids and masks have guards of their own.
+	if !p.state.bad || p.state.benign || p.Name == "prompt_tokens" || p.Name == "attention_mask" {
 		return false
 	}
 	for _, in := range p.inputs {

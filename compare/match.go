@@ -35,8 +35,14 @@ type Pair struct {
 	bias biasFit
 	// inc holds the increment error per token, layers only.
 	inc []float64
-	// tie holds tokens whose discrete choice flipped inside the noise.
+	// ties holds tokens whose discrete choice flipped inside the noise.
 	ties map[int]bool
+	// normed is set where a last entry after the final norm was repaired.
+	normed bool
+	// hasRaw tells that a repair kept the figures before it; rawMedianCos is the
+	// median token's cosine then.
+	hasRaw       bool
+	rawMedianCos float64
 }
 
 // integers tells whether both sides are integers or bools, which are compared

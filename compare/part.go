@@ -25,6 +25,8 @@ type part struct {
 	// shown is true where a computed checkpoint agrees to float32 precision.
 	shown bool
 	warn  []string
+	// shift is the index shift that was repaired, 0 for none.
+	shift int
 	// explained holds, by record, why it has no partner.
 	explained map[*dump.Record]string
 }
@@ -64,6 +66,11 @@ func (p *part) run() error {
 	if err := p.secondPass(); err != nil {
 		return err
 	}
+	p.classify()
+	p.breakTies()
+	p.judge()
+	p.settle()
+	p.runGuards(final)
 	return p.ctx.Err()
 }
 

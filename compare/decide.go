@@ -1,0 +1,126 @@
+package compare
+
+import (
+	"fmt"
+)
+
+// decide sets the verdict by the table of docs/metrics.md: the highest row that
+// applies, over all steps and ranks.
+func (c *Comparison) decide(parts []*part, entry *Pair, o Options) {
+	c.Verdict, c.Reason = c.judge(parts, entry, o)
+	c.ExitStatus = c.Verdict.Info().Exit
+	switch c.Verdict {
+	case Untrusted:
+		c.First = nil // no layer is blamed; first_raw tells what was seen
+	default:
+		if entry != nil {
+			c.Enters = entry.describe()
+		}
+	}
+	c.NextStep = nextStep(c)
+}
+
+// judge walks the rows of the verdict table from the top.
+func (c *Comparison) judge(parts []*part, entry *Pair, o Options) (Verdict, string) {
+	if why := c.unreadable(parts); why != "" {
+		return Trouble, why
+	}
+	if c.Coverage.Compared == 0 {
+		return Trouble, c.nothing(parts)
+	}
+	for _, g := range c.Guards {
+		if g.Status == Fail {
+			return Untrusted, fmt.Sprintf("%s: %s", g.ID, g.Evidence)
+		}
+	}
+	if o.Strict {
+		for _, g := range c.Guards {
+			if g.Status == NotChecked {
+				return Untrusted, fmt.Sprintf("%s could not be checked: %s", g.ID, g.Evidence)
+			}
+		}
+	}
+	if entry != nil {
+		return Divergence, fmt.Sprintf("the error enters at %s", entry.Out.Name)
+	}
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.err == nil && pr.problem != "" && pr.aside == "" {
+				return Divergence, fmt.Sprintf("%s cannot be compared: %s", pr.Out.Name, pr.problem)
+			}
+		}
+	}
+	if c.First != nil {
+		return Divergence, fmt.Sprintf("%s is past its threshold: %s", c.First.Checkpoint, c.First.words())
+	}
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.sums == nil || pr.aside != "" || pr.state.benign {
+				continue
+			}
+			if why, bad := thresholdRule(p, pr); bad {
+				return Divergence, fmt.Sprintf("%s is past its threshold: %s", pr.Out.Name, why)
+			}
+		}
+	}
+	c.accumulated(parts)
+	return Parity, fmt.Sprintf("%d checkpoints agree within their floors or thresholds", c.Coverage.Compared)
+}
+
+// words says how a place crosses its threshold.
+func (f *First) words() string {
+	switch f.By {
+	case "integers":
+		return "integers differ"
+	case "nonfinite":
+		return "NaN or Inf on one side only"
+	}
+	return fmt.Sprintf("%s %.6f is below %g", f.By, float64(f.Value), float64(f.Threshold))
+}
+
+// unreadable names the first file that cannot be read whole.
+func (c *Comparison) unreadable(parts []*part) string {
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.err != nil {
+				return fmt.Sprintf("%s cannot be read: %v", pr.Out.Name, pr.err)
+			}
+		}
+		for _, a := range p.alone {
+			if a.rec.Err != nil {
+				return fmt.Sprintf("%s cannot be read: %v", p.name(a.rec.Name), a.rec.Err)
+			}
+		}
+	}
+	return ""
+}
+
+// nothing explains why nothing was compared.
+func (c *Comparison) nothing(parts []*part) string {
+	if len(parts) == 0 {
+		return "nothing to compare: no step and rank is in both dumps"
+	}
+	if c.Coverage.Paired == 0 {
+		return "nothing to compare: no checkpoint is in both dumps; see the unpaired names, --map renames them"
+	}
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.problem != "" {
+				return fmt.Sprintf("nothing could be compared: %s: %s", pr.Out.Name, pr.problem)
+			}
+		}
+	}
+	return "nothing could be compared"
+}
+
+// accumulated warns where errors are above their floors and entered nowhere.
+func (c *Comparison) accumulated(parts []*part) {
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.state.bad && !pr.state.benign && pr.accumulated() {
+				c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s, with a gain of only %.1f over its inputs: accumulated, no single place; repeat in a wider dtype to settle", pr.Out.Name, pr.state.reason, pr.state.gain))
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/layerparity/parity/dump"
+)
+
+// breakTies looks at experts that differ: where the gap between the last chosen
+// and the first not chosen is smaller than the error of the logits they were
+// chosen from, the choice flipped inside the noise. Such tokens are counted, and
+// set aside in the checkpoints after it. The same set in another order is a tie
+// too.
+func (p *part) breakTies() {
+	aside := make(map[int]bool)
+	for _, pr := range p.Pairs {
+		if len(aside) > 0 && pr.Kind != dump.KindInput && !pr.integers() {
+			pr.ties = aside
+		}
+		if pr.Tap != "expert_ids" || pr.Out.Ints == nil || pr.Out.Ints.Equal {
+			continue
+		}
+		flips, err := p.flips(pr)
+		if err != nil {
+			p.warn = append(p.warn, fmt.Sprintf("%s: ties could not be told from faults: %v", pr.Out.Name, err))
+			continue
+		}
+		next := make(map[int]bool, len(aside)+len(flips))
+		for t := range aside {
+			next[t] = true
+		}
+		for t, n := range flips {
+			next[t] = true
+			pr.Out.Ints.Ties += n
+		}
+		if len(flips) > 0 {
+			pr.Out.Notes = append(pr.Out.Notes, fmt.Sprintf("%d tokens chose other experts within the error of the router's logits: ties, set aside from here on", len(flips)))
+		}
+		aside = next
+	}
+}
+
+// flips returns, by token, how many ids differ there for no more reason than
+// noise.
+func (p *part) flips(ids *Pair) (map[int]int64, error) {
+	router := p.lookup(dump.LayerName(ids.Layer, "router_logits"))
+	x, y, err := bothInts(ids.Ref.Record, ids.Port.Record)
+	if err != nil {
+		return nil, err
+	}
+	shape := dropOnes(ids.Ref.Record.Shape())
+	if len(shape) != 2 || len(x) != len(y) {
+		return nil, fmt.Errorf("expert_ids of shape %v is not [token, chosen]", shape)
+	}
+	tokens, k := shape[0], shape[1]
+	var a, b []float64
+	if router != nil && router.comparable() && router.Geo.Rows == tokens {
+		if a, err = router.Ref.Float64s(); err != nil {
+			return nil, err
+		}
+		if b, err = router.Port.Float64s(); err != nil {
+			return nil, err
+		}
+	}
+	out := make(map[int]int64)
+	for t := range tokens {
+		u, v := x[t*k:(t+1)*k], y[t*k:(t+1)*k]
+		var differ int64
+		for i := range u {
+			if u[i] != v[i] {
+				differ++
+			}
+		}
+		if differ == 0 {
+			continue
+		}
+		if sameSet(u, v) || (a != nil && withinNoise(a, b, t, router.Geo.Cols, k)) {
+			out[t] = differ
+		}
+	}
+	return out, nil
+}
+
+// sameSet tells whether two choices hold the same experts in any order.
+func sameSet(u, v []int64) bool {
+	a, b := slices.Clone(u), slices.Clone(v)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+// withinNoise tells whether the reference's gap at the k-th choice is at most
+// twice the largest error of the token's logits: both sides of the gap may move.
+func withinNoise(a, b []float64, t, experts, k int) bool {
+	if k >= experts {
+		return false
+	}
+	ref, port := a[t*experts:(t+1)*experts], b[t*experts:(t+1)*experts]
+	worst := 0.0
+	for i := range ref {
+		worst = math.Max(worst, math.Abs(ref[i]-port[i]))
+	}
+	best := topIndices(ref, k+1)
+	return ref[best[k-1]]-ref[best[k]] <= 2*worst
+}
