@@ -1,0 +1,48 @@
+package catalog
+
+var state = []Pattern{
+	{
+		ID: "state.chunk", Title: "State is lost at a chunk's edge",
+		Match:    `Exact up to a multiple of the chunk or block size, wrong after it; or wrong for exactly width-1 tokens after it (convolution); error depends on T mod block.`,
+		Cause:    `A later chunk starts from a zero or stale state, merges partial softmax sums wrongly, or leaves part of the last block unwritten.`,
+		Verify:   `Find the first bad row and divide by the chunk size. Run with one chunk: the error vanishes. Request 0 of a batch right and others wrong points to snapshots at a flat grid.`,
+		Commands: []string{"parity explain ref/ port/"},
+		Fix:      `Carry the state (KV offset, conv window, SSM state) into the next chunk, per request.`,
+		Sources:  []string{"vllm-project/vllm#26042", "vllm-project/vllm#50749", "sgl-project/sglang#31833"},
+		Related:  []string{"state.conv", "state.kv", "capture.chunked", "attention.window"},
+		Keywords: []string{"chunked prefill", "block size", "page", "mamba", "boundary"},
+	},
+	{
+		ID: "state.kv", Title: "The KV cache holds other values than were written",
+		Match:    `Prefill is right, decode is wrong and worse with length; k or v read back is zero, clipped at the 8-bit maximum, scaled by one ratio, or equal to another slot's row.`,
+		Cause:    `Wrong slot or stride, a cache scale that was never delivered or was calibrated on a warm-up token, keys or values exchanged.`,
+		Verify:   `Dump k and v as read from the cache next to those written; count zero rows and saturated values, fit one ratio.`,
+		Commands: []string{"parity explain ref/ port/ --step 1"},
+		Fix:      `Write and read by the same slot map; deliver the scales, or keep the cache in 16 bits.`,
+		Sources:  []string{"kekzl/imp#89", "NVIDIA/TensorRT-LLM#16916", "sgl-project/sglang#20705", "tenstorrent/tt-metal#54413"},
+		Related:  []string{"state.position", "state.chunk", "attention.window", "path.decode_state"},
+		Keywords: []string{"kv cache", "fp8 cache", "decode", "paged attention", "slot mapping"},
+	},
+	{
+		ID: "state.conv", Title: "Convolution or SSM state saved at the wrong place",
+		Match:    `Prefill is exact; the first decode step is wrong in conv_out, which equals a convolution with zero history or over its own outputs.`,
+		Cause:    `The state was taken after the convolution instead of before it, was not saved, or has another width.`,
+		Verify:   `Compute the convolution from the last width-1 inputs of the prefill and compare; compare the saved state with inputs and outputs of the prefill.`,
+		Commands: []string{"parity explain ref/ port/ --step 1"},
+		Fix:      `Save the last width-1 inputs, before activation.`,
+		Sources:  []string{"state-spaces/mamba#1027", "sgl-project/sglang#31833"},
+		Related:  []string{"state.chunk", "path.decode_state"},
+		Keywords: []string{"mamba", "conv state", "ssm", "linear attention", "hybrid"},
+	},
+	{
+		ID: "state.position", Title: "Decode steps use the wrong position",
+		Match:    `Prefill is equal; at decode step n the phase of q or k is off by -w_i*pos (always 0), by one, or by the pad count; v is exact.`,
+		Cause:    `Position ids are not advanced with the cache, or count padding or draft tokens.`,
+		Verify:   `Solve the position from the phases of q and k of a decode step and compare with the number of tokens in the cache.`,
+		Commands: []string{"parity explain ref/ port/ --step 1"},
+		Fix:      `position = number of real tokens before it; one counter for cache, mask and RoPE.`,
+		Sources:  []string{"Blaizzy/mlx-vlm#1983", "jundot/omlx#2363", "huggingface/transformers#48161"},
+		Related:  []string{"rope.position", "state.kv", "benign.offset", "path.decode_state"},
+		Keywords: []string{"position_ids", "decode", "speculative", "cache_position"},
+	},
+}
