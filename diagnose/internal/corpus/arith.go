@@ -44,6 +44,33 @@ func newMat(rows, cols int) *Mat { return &Mat{rows, cols, make([]float32, rows*
 // Row returns row i as a view.
 func (m *Mat) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
+// concat puts matrices of equal height side by side.
+func concat(parts ...*Mat) *Mat {
+	cols := 0
+	for _, p := range parts {
+		cols += p.Cols
+	}
+	out := newMat(parts[0].Rows, cols)
+	for t := range out.Rows {
+		row := out.Row(t)
+		for _, p := range parts {
+			row = row[copy(row, p.Row(t)):]
+		}
+	}
+	return out
+}
+
+// permuteMat returns the matrix whose column i is column order[i].
+func permuteMat(m *Mat, order []int) *Mat {
+	out := newMat(m.Rows, len(order))
+	for t := range m.Rows {
+		for i, c := range order {
+			out.Row(t)[i] = m.Row(t)[c]
+		}
+	}
+	return out
+}
+
 func (m *Mat) clone() *Mat {
 	return &Mat{m.Rows, m.Cols, append([]float32(nil), m.Data...)}
 }

@@ -35,26 +35,42 @@ func (e *engine) project(l, rank int, x *Mat) (q, k, v *Mat) {
 	if e.Spec.Block[l].SwapKV {
 		k, v = v, k
 	}
-	if e.Spec.TapQKV {
-		fused := newMat(x.Rows, q.Cols+k.Cols+v.Cols)
-		for t := range x.Rows {
-			copy(fused.Row(t), q.Row(t))
-			copy(fused.Row(t)[q.Cols:], k.Row(t))
-			copy(fused.Row(t)[q.Cols+k.Cols:], v.Row(t))
+	if ranks := e.Spec.Block[l].FusedRanks; e.Spec.TapQKV || ranks > 0 {
+		fused := concat(q, k, v)
+		if ranks > 0 {
+			fused = permuteMat(fused, fusedOrder(q.Cols, k.Cols, ranks))
 		}
-		e.tap(rank, l, "qkv", fused)
+		if e.Spec.TapQKV {
+			fused = e.tap(rank, l, "qkv", fused)
+		}
 		for t := range x.Rows {
-			copy(q.Row(t), fused.Row(t))
-			copy(k.Row(t), fused.Row(t)[q.Cols:])
-			copy(v.Row(t), fused.Row(t)[q.Cols+k.Cols:])
+			row := fused.Row(t)
+			copy(q.Row(t), row)
+			copy(k.Row(t), row[q.Cols:])
+			copy(v.Row(t), row[q.Cols+k.Cols:])
 		}
 	}
 	return e.tap(rank, l, "q", q), e.tap(rank, l, "k", k), e.tap(rank, l, "v", v)
 }
 
-// positions returns the position that each row is rotated at.
-func (e *engine) positions(rule Rules, shared bool, offset float64, zero bool) []float64 {
-	out := make([]float64, len(e.in.pos))
+// fusedOrder is the order of columns in [q0 k0 v0 q1 k1 v1 ...] where [q k v] is
+// expected.
+func fusedOrder(q, kv, ranks int) []int {
+	var order []int
+	for r := range ranks {
+		for _, part := range [3][2]int{{0, q}, {q, kv}, {q + kv, kv}} {
+			n := part[1] / ranks
+			for i := range n {
+				order = append(order, part[0]+r*n+i)
+			}
+		}
+	}
+	return order
+}
+
+// positions returns the position that each row is rotated at, on each axis.
+func (e *engine) positions(rule Rules, shared bool, offset float64, zero bool) [][3]float64 {
+	out := make([][3]float64, len(e.in.pos))
 	for t, p := range e.in.pos {
 		switch {
 		case zero && e.at > 0 && e.Spec.Chunks == 0:
@@ -65,7 +81,12 @@ func (e *engine) positions(rule Rules, shared bool, offset float64, zero bool) [
 		if n := rule.Rope.WindowStart; n > 0 {
 			p -= p % n
 		}
-		out[t] = float64(p) + offset
+		out[t] = [3]float64{float64(p) + offset, float64(p) + offset, float64(p) + offset}
+		if rule.Rope.Sections != [3]int{} {
+			for axis, at := range e.in.grid[t] {
+				out[t][axis] = float64(at) + offset
+			}
+		}
 	}
 	return out
 }
@@ -137,7 +158,7 @@ func (e *engine) visible(rule Rules, i, j int) bool {
 		return false
 	case e.seen.pad[j] && !rule.PadsSeen:
 		return false
-	case rule.Window > 0 && at-key >= rule.Window:
+	case rule.Window > 0 && at-key >= rule.Window && !(rule.WindowPrefillOnly && e.at > 0):
 		return false
 	}
 	switch rule.Mask {
@@ -214,14 +235,15 @@ func (e *engine) context(rule Rules, probs, v *Mat, heads int) *Mat {
 		kv := rule.kvHead(h, heads, v.Cols/hd) * hd
 		for i := range rows {
 			to := out.Row(i)[h*hd : (h+1)*hd]
-			a.mix(probs.Row(h*rows+i), v, kv, to)
+			a.mix(probs.Row(h*rows+i), v, kv, to, func(j int) bool { return e.in.seg[i] == e.seen.seg[j] })
 		}
 	}
 	return out
 }
 
-// mix writes the weighted sum of rows of v, columns [from, from+len(to)).
-func (a Arith) mix(p []float32, v *Mat, from int, to []float32) {
+// mix writes the weighted sum of rows of v, columns [from, from+len(to)), over
+// the keys of the same request.
+func (a Arith) mix(p []float32, v *Mat, from int, to []float32, own func(key int) bool) {
 	if a.wide {
 		sum := make([]float64, len(to))
 		for j, w := range p {
@@ -239,6 +261,9 @@ func (a Arith) mix(p []float32, v *Mat, from int, to []float32) {
 	}
 	sum := make([]float32, len(to))
 	for j := len(p) - 1; j >= 0; j-- {
+		if !own(j) {
+			continue
+		}
 		// A zero weight is skipped only where it meets a finite value: 0*NaN
 		// is NaN in every engine.
 		for d, x := range v.Row(j)[from : from+len(to)] {

@@ -51,12 +51,18 @@ type Case struct {
 	arith           *Arith // of the port; nil is float32
 	step, rank      int    // where the fault shows
 	family          string // cases with equal base and both/ref share a reference
+	bare            bool   // no manifest
 }
 
 // Build runs both sides. The reference is kept for the next case with the same
 // model; the arrays of both runs must not be changed.
 func (c Case) Build() (ref, port *Run) {
-	return c.reference().clone(), c.portRun()
+	ref, port = c.reference().clone(), c.portRun()
+	if c.bare {
+		ref.Facts, port.Facts = diagnose.Facts{}, diagnose.Facts{}
+		ref.Manifest, port.Manifest = nil, nil
+	}
+	return ref, port
 }
 
 // Source is the part of the pair where the fault shows.
@@ -69,7 +75,7 @@ func (c Case) Source() diagnose.Source {
 // products are not known to be full precision, "bfloat16", "float16".
 func (c Case) DType() string {
 	switch a := c.portArith(); {
-	case a.noise > 0:
+	case a.noise > 1e-5:
 		return "tf32"
 	default:
 		return a.DType

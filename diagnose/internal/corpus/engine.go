@@ -1,6 +1,8 @@
 package corpus
 
 import (
+	"fmt"
+
 	"github.com/layerparity/parity/diagnose"
 )
 
@@ -12,6 +14,7 @@ type engine struct {
 	in    input
 	cache [][]layerCache // by layer and rank
 	seen  keys           // the keys that the caches hold
+	temb  *Mat           // time embedding of this step
 }
 
 // keys are what the mask needs to know of each key.
@@ -82,11 +85,7 @@ func (e *engine) dumpInputs(rank int) {
 	if e.in.tokens != nil {
 		e.tapInts(rank, -1, "prompt_tokens", e.in.tokens, len(e.in.tokens))
 	}
-	pos := make([]int64, len(e.in.pos))
-	for t, p := range e.in.pos {
-		pos[t] = int64(p)
-	}
-	e.tapInts(rank, -1, "position_ids", pos, len(pos))
+	e.dumpPositions(rank)
 	if e.Spec.Pads != nil {
 		mask := make([]int64, len(e.in.pad))
 		for t, pad := range e.in.pad {
@@ -96,9 +95,31 @@ func (e *engine) dumpInputs(rank int) {
 		}
 		e.tapInts(rank, -1, "attention_mask", mask, len(mask))
 	}
-	if e.Spec.Frames > 0 {
-		e.tap(rank, -1, "time_embed", e.timeEmbedding())
+	if n := e.Spec.Frames; n > 0 {
+		// The text's own row is not part of what a dumper sees.
+		e.temb = e.timeEmbedding()
+		e.tap(rank, -1, "time_embed", &Mat{n, e.temb.Cols, e.temb.Data[:n*e.temb.Cols]})
 	}
+}
+
+// dumpPositions dumps [T], or [3, T] where the axes differ.
+func (e *engine) dumpPositions(rank int) {
+	n := len(e.in.pos)
+	if e.Spec.Image[1] == 0 {
+		pos := make([]int64, n)
+		for t, p := range e.in.pos {
+			pos[t] = int64(p)
+		}
+		e.tapInts(rank, -1, "position_ids", pos, n)
+		return
+	}
+	pos := make([]int64, 3*n)
+	for t, at := range e.in.grid {
+		for axis, p := range at {
+			pos[axis*n+t] = int64(p)
+		}
+	}
+	e.tapInts(rank, -1, "position_ids", pos, 3, n)
 }
 
 // embed looks the tokens up, or draws the latents of a diffusion model.
@@ -106,7 +127,7 @@ func (e *engine) embed(int) *Mat {
 	s := e.Spec
 	x := newMat(len(e.in.abs), s.Dim)
 	if e.in.tokens == nil {
-		x.Data = gaussian(s.Seed, "latents", x.Rows*x.Cols, 0, 1)
+		x.Data = gaussian(s.Seed, fmt.Sprintf("latents%d", e.at), x.Rows*x.Cols, 0, 1)
 	}
 	for t, id := range e.in.tokens {
 		copy(x.Row(t), e.Weights.Embed.row(int(id)))

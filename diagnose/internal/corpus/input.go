@@ -6,8 +6,9 @@ type input struct {
 	pos    []int     // position in its request, pads not counted
 	abs    []int     // position in its request, pads counted
 	seg    []int     // request
-	pad    []bool    //
-	time   []float64 // timestep of each frame
+	pad    []bool    // a pad of a batch
+	grid   [][3]int  // position on each axis of M-RoPE
+	time   []float64 // timestep of each frame, then of the text
 }
 
 // inputs lists the steps: a prefill in one or more chunks and the decode steps,
@@ -60,6 +61,7 @@ func (s Spec) slice(ids [][]int64, pads []int, from, to int) input {
 			in.tokens = append(in.tokens, id)
 			in.abs = append(in.abs, t)
 			in.pos = append(in.pos, max(0, t-pads[b]))
+			in.grid = append(in.grid, s.grid(t))
 			in.seg = append(in.seg, b)
 			in.pad = append(in.pad, pad)
 		}
@@ -75,13 +77,37 @@ func (s Spec) denoising() []input {
 		var in input
 		for t := range s.Tokens {
 			in.abs, in.pos = append(in.abs, t), append(in.pos, t)
+			in.grid = append(in.grid, [3]int{t, t, t})
 			in.seg, in.pad = append(in.seg, 0), append(in.pad, false)
 		}
 		for f := range s.Frames {
 			// Every frame has a noise level of its own.
 			in.time = append(in.time, at*(1-0.1*float64(f)))
 		}
+		if s.Text > 0 {
+			text := 0.0
+			if s.TextTime {
+				text = at
+			}
+			in.time = append(in.time, text)
+		}
 		steps = append(steps, in)
 	}
 	return steps
+}
+
+// grid returns a token's position on the three axes: text has the same on all,
+// a picture's patches share the time, and text after it goes on behind the
+// largest.
+func (s Spec) grid(t int) [3]int {
+	from, to := s.Image[0], s.Image[1]
+	const wide = 6
+	switch {
+	case t < from || to == 0:
+		return [3]int{t, t, t}
+	case t < to:
+		return [3]int{from, from + (t-from)/wide, from + (t-from)%wide}
+	}
+	after := from + max((to-from+wide-1)/wide, wide) + t - to
+	return [3]int{after, after, after}
 }

@@ -25,8 +25,9 @@ type Norm struct {
 	// Shards computes the mean square over each of that many blocks of dims
 	// alone, as a tensor-parallel norm without a reduce does.
 	Shards int
-	// Low sums the squares in bfloat16, one after the other.
-	Low bool
+	// Low sums the squares in bfloat16 one after the other, Half in float16,
+	// where the sum may overflow.
+	Low, Half bool
 	// Centre subtracts the mean first (LayerNorm without bias).
 	Centre bool
 }
@@ -79,12 +80,16 @@ func (n Norm) block(a Arith, in, out, weight []float32, at int) {
 }
 
 func (n Norm) meanSquare(a Arith, x []float32) float64 {
-	if !n.Low {
+	round := roundBF16
+	switch {
+	case n.Half:
+		round = roundF16
+	case !n.Low:
 		return a.dot(x, x) / float64(len(x))
 	}
 	var s float32
 	for _, v := range x {
-		s = roundBF16(float64(s) + float64(roundBF16(float64(v)*float64(v))))
+		s = round(float64(s) + float64(round(float64(v)*float64(v))))
 	}
 	return float64(s) / float64(len(x))
 }

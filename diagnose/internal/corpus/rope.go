@@ -25,7 +25,13 @@ type Rope struct {
 	WindowStart         int  // >0: every row of a window of that many tokens is rotated at the window's first position
 	Negative            bool // rotates the other way
 	DenominatorFullHead bool // partial width, but exponents 2i/head_dim
+	PairFullHead        bool // partial width, but partners half a head apart
 	Off                 bool // NoPE
+	Twice               bool // rotated a second time
+	// Sections gives the number of pairs that turn with the time, height and
+	// width position (M-RoPE): in runs, or in turns t h w t h w.
+	Sections            [3]int
+	SectionsInterleaved bool
 }
 
 // InvFreq returns the angle per position of each pair of a head with hd dims:
@@ -74,8 +80,27 @@ func (r Rope) width(hd int) int {
 	return hd
 }
 
-// rotate returns x with each head of hd dims rotated by its row's position.
-func (r Rope) rotate(a Arith, x *Mat, hd int, pos []float64) *Mat {
+// axis returns which position (0 time, 1 height, 2 width) turns pair i.
+func (r Rope) axis(i int) int {
+	switch {
+	case r.Sections == [3]int{}:
+		return 0
+	case r.SectionsInterleaved:
+		if axis := i % 3; i < 3*r.Sections[axis] {
+			return axis
+		}
+		return 0
+	case i < r.Sections[0]:
+		return 0
+	case i < r.Sections[0]+r.Sections[1]:
+		return 1
+	}
+	return 2
+}
+
+// rotate returns x with each head of hd dims rotated by its row's position on
+// each axis.
+func (r Rope) rotate(a Arith, x *Mat, hd int, pos [][3]float64) *Mat {
 	if r.Off {
 		return x.clone()
 	}
@@ -88,9 +113,12 @@ func (r Rope) rotate(a Arith, x *Mat, hd int, pos []float64) *Mat {
 	}
 	for t := range x.Rows {
 		for i, w := range inv {
-			c, s := r.table(a, pos[t], w)
+			c, s := r.table(a, pos[t][r.axis(i)], w)
 			c, s = c*scale, s*scale
 			p, q := i, i+width/2
+			if r.PairFullHead {
+				q = i + hd/2
+			}
 			if r.Interleaved {
 				p, q = 2*i, 2*i+1
 			}
@@ -117,6 +145,9 @@ func (r Rope) table(a Arith, pos, w float64) (c, s float64) {
 	angle := pos * w
 	if !a.wide {
 		angle = float64(float32(pos) * float32(w))
+	}
+	if r.Twice {
+		angle *= 2
 	}
 	if r.Negative {
 		angle = -angle

@@ -17,9 +17,6 @@ func roundBF16(x float64) float32 {
 	return math.Float32frombits(b &^ 0xffff)
 }
 
-// maxF16 is the largest finite float16.
-const maxF16 = 65504
-
 // roundF16 rounds to the nearest float16 (11 bits of significand), ties to
 // even. From 65520 on, halfway to the next step, the result is Inf.
 func roundF16(x float64) float32 {

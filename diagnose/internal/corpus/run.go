@@ -14,6 +14,31 @@ type Array struct {
 	DType string // logical: "float32", "bfloat16", "float16", "int64"
 }
 
+// cut keeps the first n rows, of each head for probabilities.
+func (a *Array) cut(n int) *Array {
+	c := *a
+	axis := 0
+	if len(a.Shape) == 3 {
+		axis = 1
+	}
+	if a.Shape[axis] <= n {
+		return &c
+	}
+	c.Shape = slices.Clone(a.Shape)
+	c.Shape[axis] = n
+	if a.Ints != nil {
+		c.Ints = a.Ints[:n]
+		return &c
+	}
+	c.Data = nil
+	width := a.Shape[len(a.Shape)-1]
+	rows := a.Shape[axis]
+	for at := 0; at < len(a.Data); at += rows * width {
+		c.Data = append(c.Data, a.Data[at:at+n*width]...)
+	}
+	return &c
+}
+
 // Part is what one rank wrote at one step, in execution order.
 type Part struct {
 	Names   []string

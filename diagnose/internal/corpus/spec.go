@@ -29,8 +29,13 @@ type Spec struct {
 	// instead of tokens, and norms modulated by a time embedding of each frame.
 	Denoise []float64
 	Frames  int
-	// Text is the number of leading text tokens, whose timestep is 0.
-	Text int
+	// Text is the number of leading text tokens, whose timestep is 0, or the
+	// video's own where TextTime is set.
+	Text     int
+	TextTime bool
+	// Image marks rows [from, to) as a picture, 6 patches wide, whose rows have
+	// a time, a height and a width position (M-RoPE); Image[1] 0 means none.
+	Image [2]int
 
 	// TapFFNInput dumps the residual stream between attention and MLP too,
 	// TapQKV the fused projection.
@@ -58,26 +63,27 @@ type Rules struct {
 	PostLN                            bool // norms after the residual additions
 	ParallelBlock                     bool // the MLP reads the block's input
 
-	QKVBias, OutBias bool
-	Rope             Rope
-	SharedQ, SharedK bool    // positions count the pads of a batch
-	Scale            float64 // of the scores; 0 means 1/sqrt(head dim)
-	Softcap          float64
-	Window           int    // keys seen, the token itself included; 0 means all
-	Mask             string // "", "full", "topleft"
-	LookAhead        int
-	PadsSeen         bool // pad keys are attended
-	EmptyNaN         bool // a row without keys is 0/0
-	Sink             bool
-	HeadMap          []int // key-value head of each head; nil is repeated
-	SwapKV           bool  // k and v exchanged after projection
+	QKVBias, OutBias  bool
+	Rope              Rope
+	SharedQ, SharedK  bool    // positions count the pads of a batch
+	Scale             float64 // of the scores; 0 means 1/sqrt(head dim)
+	Softcap           float64
+	Window            int    // keys seen, the token itself included; 0 means all
+	Mask              string // "", "full", "topleft"
+	LookAhead         int
+	WindowPrefillOnly bool // decode sees all keys
+	PadsSeen          bool // pad keys are attended
+	EmptyNaN          bool // a row without keys is 0/0
+	Sink              bool
+	HeadMap           []int // key-value head of each head; nil is repeated
+	SwapKV            bool  // k and v exchanged after projection
+	FusedRanks        int   // q, k, v read flat from the concatenation of that many ranks' fused shards
 
 	// State across steps and chunks.
-	StateChunk  int   // recurrent state is lost at every multiple
-	StateAfter  bool  // conv state saved after the convolution
-	KVZero      []int // cache rows that read as zero at decode
-	KVStale     bool  // the newest cache row is the one before
-	KVFromStep0 bool  // decode steps do not extend the cache
+	StateChunk int   // recurrent state is lost at every multiple
+	StateAfter bool  // conv state saved after the convolution
+	KVZero     []int // cache rows that read as zero at decode
+	KVStale    bool  // the newest cache row is the one before
 
 	// Residual stream.
 	ResidualMult       float64 // of both additions; 0 means 1

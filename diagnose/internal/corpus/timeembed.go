@@ -18,25 +18,27 @@ func (e *engine) timeEmbedding() *Mat {
 }
 
 // modulate applies adaLN: each token's normed value times (1 + scale) plus
-// shift, both from the time embedding of its frame.
+// shift, both from the time embedding of its frame, or the text's.
 func (e *engine) modulate(w *LayerWeights, rule Rules, x *Mat) *Mat {
 	s := e.Spec
 	if s.Frames == 0 {
 		return x
 	}
-	name := "time_embed"
-	a := e.out.part(e.at, 0).Tensors[name]
-	temb := &Mat{s.Frames, s.Dim, a.Data}
-	mod := e.Arith.linear(e.Arith.each(e.Arith.linear(temb, e.Weights.Time), activations["silu"]), w.Mod)
+	a := e.Arith
+	hidden := a.linear(a.each(a.linear(e.temb, e.Weights.Time), activations["silu"]), w.Mod)
 	out := newMat(x.Rows, x.Cols)
 	one := 1.0
 	if rule.UnscaledModulation {
 		one = 0
 	}
 	for t := range x.Rows {
-		m := mod.Row(t * s.Frames / x.Rows)
+		frame := s.Frames
+		if t >= s.Text {
+			frame = (t - s.Text) * s.Frames / (x.Rows - s.Text)
+		}
+		m := hidden.Row(frame)
 		for d, v := range x.Row(t) {
-			out.Row(t)[d] = e.Arith.round(float64(v)*(one+float64(m[d])) + float64(m[s.Dim+d]))
+			out.Row(t)[d] = a.round(float64(v)*(one+float64(m[d])) + float64(m[s.Dim+d]))
 		}
 	}
 	return out

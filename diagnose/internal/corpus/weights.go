@@ -53,17 +53,6 @@ func (w Linear) permuteRows(perm []int) Linear {
 	return v
 }
 
-// permuteCols returns the matrix whose column i is column perm[i].
-func (w Linear) permuteCols(perm []int) Linear {
-	v := w.clone()
-	for o := range w.Out {
-		for i, p := range perm {
-			v.W[o*w.In+i] = w.row(o)[p]
-		}
-	}
-	return v
-}
-
 // transpose returns the matrix read in the other order, [In, Out].
 func (w Linear) transpose() Linear {
 	v := Linear{Out: w.In, In: w.Out, W: make([]float32, len(w.W)), B: w.B}
