@@ -225,6 +225,16 @@ class DumpWriter:
                 "max_bytes, or dump less (layers=, tokens=, storage='native')"
             )
 
+    def annotate(self, name: str, **facts: Any) -> None:
+        """Add manifest facts (``columns``, ``inputs``, ...) to a checkpoint that was added before; unknown names are ignored.
+
+        For what is known only later: which dims RoPE paired is seen when the rotated q arrives.
+        """
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is not None:
+                entry.update({k: list(v) if isinstance(v, tuple) else v for k, v in facts.items() if v is not None})
+
     def warn(self, message: str) -> None:
         """Give a :class:`DumpWarning` and keep it in the manifest under ``warnings``, once."""
         if message not in self.warnings:
@@ -276,10 +286,8 @@ class DumpWriter:
         if self.model:
             manifest["model"] = self.model
         manifest["mode"] = self.mode
-        if self.step is not None:
-            manifest["step"] = self.step
-        if self.rank is not None:
-            manifest["rank"] = self.rank.to_json()
+        manifest["step"] = self.step or 0
+        manifest["rank"] = (self.rank or RankInfo()).to_json()
         if self.prompt:
             manifest["prompt"] = self.prompt
         if self._layers is not None:
@@ -296,12 +304,11 @@ class DumpWriter:
         npyfile.write_atomically(self.path / "dump.json", lambda f: _discard(f.write(text.encode())), sync=True)
 
     def __enter__(self) -> DumpWriter:
-        _active.append(self)
+        push_sink(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self in _active:
-            _active.remove(self)
+        pop_sink(self)
         if error is None:
             self.close()
             return
@@ -332,11 +339,22 @@ class recording:
         self.seen.setdefault(name, (np.array(values, copy=True), dtype or logical))
 
     def __enter__(self) -> dict[str, tuple[npt.NDArray[Any], str]]:
-        _active.append(self)
+        push_sink(self)
         return self.seen
 
     def __exit__(self, *_: object) -> None:
-        _active.remove(self)
+        pop_sink(self)
+
+
+def push_sink(sink: Any) -> None:
+    """Make ``sink`` what :func:`tap` writes to, until :func:`pop_sink`; it has ``add`` as a writer does, or ``offer``."""
+    _active.append(sink)
+
+
+def pop_sink(sink: Any) -> None:
+    """Undo :func:`push_sink`; does nothing for a sink that is not there."""
+    if sink in _active:
+        _active.remove(sink)
 
 
 def active() -> Any:
@@ -359,6 +377,10 @@ def tap(name: str, x: T) -> T:
         replaced = traced(name, x)
         if replaced is not NotImplemented:
             return replaced  # type: ignore[no-any-return]
+    offer = getattr(sink, "offer", None)  # a dumper that knows more: which batch row, which padding
+    if offer is not None:
+        offer(name, x)
+        return x
     array, dtype = to_numpy(x)
     sink.add(name, array, dtype=dtype)
     return x
