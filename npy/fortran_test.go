@@ -32,7 +32,7 @@ func TestFortranArraysOfAllSizes(t *testing.T) {
 		elements := make([]byte, n)
 		for i := range n / c.size {
 			for k := range c.size {
-				elements[i*c.size+k] = byte(i*2654435761>>(8*k)) ^ byte(i>>16)
+				elements[i*c.size+k] = byte(uint32(i)*2654435761>>(8*k)) ^ byte(i>>16)
 			}
 		}
 		for _, big := range []bool{false, true} {

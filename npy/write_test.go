@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,7 @@ func TestWriteRefusesWhatCouldNotBeReadBack(t *testing.T) {
 		{[]int{2, 3}, 0, "does not make 0 bytes"},
 		{nil, 8, "does not make 8 bytes"},
 		{[]int{-1, -6}, 24, "axis 0 of shape is negative"},
-		{[]int{1 << 32, 1 << 32}, 0, "does not make 0 bytes"},
+		{[]int{math.MaxInt, math.MaxInt}, 0, "does not make 0 bytes"},
 		{make([]int, 33), 0, "33 axes"},
 	} {
 		var out bytes.Buffer
