@@ -12,28 +12,28 @@ import (
 type Want struct {
 	// Verdict is "parity" or "divergence" (docs/decisions.md 1); empty where
 	// either is right.
-	Verdict string
+	Verdict string `json:"verdict,omitempty"`
 	// Causes are the accepted ids, the best first. Empty with Clean.
-	Causes []string
+	Causes []string `json:"causes,omitempty"`
 	// Enters are the accepted checkpoints, without step or rank prefix.
-	Enters []string
+	Enters []string `json:"enters,omitempty"`
 	// Values are the figures that the finding must hold within 1 %, by the
 	// name of compare.Finding.Values.
-	Values map[string]float64
+	Values map[string]float64 `json:"values,omitempty"`
 	// Exact says that a stated transform turns one side into the other to
 	// rounding, so that the finding's proof can be exact.
-	Exact bool
+	Exact bool `json:"exact,omitempty"`
 	// MustNot are ids that no finding may have.
-	MustNot []string
+	MustNot []string `json:"must_not,omitempty"`
 	// Clean says that nothing is wrong: only benign.* findings are allowed.
-	Clean bool
+	Clean bool `json:"clean,omitempty"`
 	// Silent says that the fault is near or below the floor of the dtype, or
 	// that the taps cannot tell: no finding is right too, a wrong one is not.
-	Silent bool
+	Silent bool `json:"silent,omitempty"`
 	// Second is the cause of an independent second fault, SecondEnters where
 	// it enters.
-	Second       []string
-	SecondEnters []string
+	Second       []string `json:"second,omitempty"`
+	SecondEnters []string `json:"second_enters,omitempty"`
 }
 
 // Case is a pair of runs and its right explanation.

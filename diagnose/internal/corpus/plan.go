@@ -1,6 +1,9 @@
 package corpus
 
-import "github.com/layerparity/parity/diagnose"
+import (
+	"github.com/layerparity/parity/diagnose"
+	"github.com/layerparity/parity/dump"
+)
 
 // Place is where a tap fires.
 type Place struct {
@@ -59,7 +62,7 @@ func (p *Plan) run() *Run {
 	r := &Run{
 		Parts: map[[2]int]*Part{},
 		Manifest: map[string]any{
-			"framework": map[string]any{"name": "toy", "device": "cpu", "matmul_precision": "highest"},
+			"framework": p.framework(),
 			"mode":      "prefill",
 		},
 		Facts: p.facts(),
@@ -75,6 +78,15 @@ func (p *Plan) run() *Run {
 		p.Edit(r)
 	}
 	return r
+}
+
+// framework says how products were computed; those with the noise of reduced
+// precision make no claim.
+func (p *Plan) framework() dump.Framework {
+	if p.Arith.noise > 1e-5 {
+		return dump.Framework{Name: "toy", Version: "1", Device: "cuda:0"}
+	}
+	return dump.Framework{Name: "toy", Version: "1", Device: "cpu", MatmulPrecision: "highest"}
 }
 
 // facts are the model's sizes, which every dumper knows.

@@ -75,8 +75,8 @@ func (p *Part) clone() *Part {
 type Run struct {
 	// Parts is keyed by (step, rank).
 	Parts map[[2]int]*Part
-	// Facts is what the manifest says of the model, Manifest the rest of it
-	// (framework, mode).
+	// Facts is what the manifest says of the model, Manifest the rest of it:
+	// "framework" (dump.Framework) and "mode"; nil without a manifest.
 	Facts    diagnose.Facts
 	Manifest map[string]any
 }
