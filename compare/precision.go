@@ -8,24 +8,32 @@ import (
 	"github.com/layerparity/parity/npy"
 )
 
-// sidePrecision classifies what one side computed a checkpoint in: by its
-// manifest, else by the stored dtype, else by the values of the run.
+// storedPrecision is what the stored bytes can hold at best.
+var storedPrecision = map[npy.DType]dump.Precision{
+	npy.Float16: dump.Float16, npy.BFloat16: dump.BFloat16,
+	npy.Float8E4M3FN: dump.EightBit, npy.Float8E5M2: dump.EightBit, npy.Float8E4M3FNUZ: dump.EightBit,
+	npy.Float8E5M2FNUZ: dump.EightBit, npy.Float8E8M0: dump.EightBit,
+}
+
+// sidePrecision classifies what one side's values are good for: what its
+// manifest says they were computed in, but never finer than the stored dtype or
+// than all values of the run show.
 func sidePrecision(v *View, run *dump.Run, effective dump.Precision) dump.Precision {
-	if p := dump.PrecisionOf(v.Record.Logical, run.Manifest.FullPrecision()); p != dump.Unknown {
-		return p
+	full := run.Manifest.FullPrecision()
+	p := dump.PrecisionOf(v.Record.Logical, full)
+	if p == dump.Unknown {
+		p = dump.PrecisionOf(run.Manifest.Text("dtype"), full)
 	}
-	if p := dump.PrecisionOf(run.Manifest.Text("dtype"), run.Manifest.FullPrecision()); p != dump.Unknown {
-		return p
+	for _, q := range []dump.Precision{storedPrecision[v.DType], effective} {
+		switch {
+		case q == dump.Unknown:
+		case p == dump.Unknown:
+			p = q
+		default:
+			p = coarser(p, q)
+		}
 	}
-	switch v.DType {
-	case npy.Float16:
-		return dump.Float16
-	case npy.BFloat16:
-		return dump.BFloat16
-	case npy.Float8E4M3FN, npy.Float8E5M2, npy.Float8E4M3FNUZ, npy.Float8E5M2FNUZ, npy.Float8E8M0:
-		return dump.EightBit
-	}
-	return effective
+	return p
 }
 
 // effectivePrecision reads a run's precision from its values: when every
@@ -33,12 +41,9 @@ func sidePrecision(v *View, run *dump.Run, effective dump.Precision) dump.Precis
 // that is what the model computed in; else unknown. A counterexample is
 // normally among the first values.
 func effectivePrecision(run *dump.Run) dump.Precision {
-	if run.Manifest != nil && dump.PrecisionOf(run.Manifest.Text("dtype"), true) != dump.Unknown {
-		return dump.Unknown // not needed
-	}
 	bf16, f16, seen := true, true, false
 	for _, r := range run.Records {
-		if r.Err != nil || r.DType != npy.Float32 || r.Logical != "" || (r.Kind != dump.KindLayer && r.Kind != dump.KindTap) {
+		if r.Err != nil || r.DType != npy.Float32 || (r.Kind != dump.KindLayer && r.Kind != dump.KindTap) {
 			continue
 		}
 		seen = true
