@@ -341,11 +341,11 @@ class MaxTaps:
         return TappedModel(model, self.recorder, name)
 
     def __enter__(self) -> MaxTaps:
-        core._active.append(self)
+        core.push_sink(self)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        core._active.remove(self)
+        core.pop_sink(self)
         self.recorder.end_step(error)
 
 
