@@ -40,6 +40,9 @@ func (e *exitError) Unwrap() error { return e.err }
 // commands is the table of subcommands, in the order of the help.
 var commands = []func(*env) *cobra.Command{
 	newCompareCmd,
+	newValidateCmd,
+	newInspectCmd,
+	newVersionCmd,
 }
 
 // run executes one command line and returns its exit status.
