@@ -1,0 +1,368 @@
+package diagnose
+
+import "math"
+
+// occam is how much smaller the error of a later, less simple rule has to be to
+// be taken over an earlier one.
+const occam = 0.8
+
+// ropeFound is the rule that one side's tensors follow.
+type ropeFound struct {
+	rule ropeRule
+	// err is the relative error that it leaves, shape what free angles leave.
+	err, shape float64
+	turns      *turns
+	// params counts what was fitted and not read from a manifest or the other
+	// side.
+	params int
+}
+
+// good tells whether the rule repeats the rotation to rounding: a few times what
+// free angles leave, or a few units of the dtype.
+func (f ropeFound) good(unit float64) bool {
+	return f.err <= math.Max(1.5*f.shape, math.Max(4*unit, 2e-5))
+}
+
+// identifyRope finds the rule that turns pre into post. priors are rules that are
+// plausible beforehand (the manifest's, the other side's), simplest first; ok is
+// false where pre and post are not related by a rotation of pairs at all.
+func identifyRope(c *Context, side Side, pre, post *Tensor, headDim int, priors []ropeRule) (f ropeFound, ok bool) {
+	if headDim == 0 || pre.Rows != post.Rows || pre.Cols != post.Cols || pre.Rows == 0 || pre.Cols%headDim != 0 {
+		return f, false
+	}
+	pos := c.positions(side, pre.Rows)
+	if distance(post, pre).Whole <= 4*unitOf(pre, post)*0.1 {
+		m := measureTurns(pre, post, headDim, "half", 0, pos)
+		none := ropeRule{None: true}
+		return ropeFound{rule: none, err: m.errorOf(none), turns: m}, true
+	}
+	m := bestTurns(c, pre, post, headDim, pos)
+	if m == nil {
+		return f, false
+	}
+	f = ropeFound{turns: m, shape: m.shapeError(), err: math.Inf(1)}
+	if !(f.shape <= math.Max(8*unitOf(pre, post), 1e-4)) {
+		return f, false
+	}
+	unit := unitOf(pre, post)
+	s := &ropeSearch{m: m, best: &f, unit: unit}
+	s.none()
+	base := s.priors(priors)
+	fits, _ := m.fitPairs()
+	laws := s.laws(fits)
+	base = append(base, laws...)
+	s.variants(base)
+	s.sections(base)
+	s.places(base)
+	s.free(fits)
+	return f, !math.IsInf(f.err, 0)
+}
+
+// ropeSearch keeps the best rule while candidates come from the simplest to the
+// least simple.
+type ropeSearch struct {
+	m    *turns
+	best *ropeFound
+	unit float64
+}
+
+// offer takes a rule if it is clearly better than the best so far.
+func (s *ropeSearch) offer(r ropeRule, params int) float64 {
+	e := s.m.errorOf(r)
+	if e < occam*s.best.err-1e-10 {
+		s.best.rule, s.best.err, s.best.params = r, e, params
+	}
+	return e
+}
+
+func (s *ropeSearch) none() { s.offer(ropeRule{None: true}, 0) }
+
+// fit puts a rule into the geometry that was measured. A rule of another width
+// can mean three things there: its own law over the new width, the old exponents,
+// or the old number of turning pairs.
+func (s *ropeSearch) fit(r ropeRule) []ropeRule {
+	if r.None {
+		return nil
+	}
+	old, now := r, r
+	now.Layout, now.Dims, now.Freqs = s.m.layout, s.m.dims, nil
+	if r.Freqs != nil {
+		if len(r.Freqs) != s.m.n {
+			return nil
+		}
+		now.Freqs = r.Freqs
+		return []ropeRule{now}
+	}
+	out := []ropeRule{now}
+	oldWidth := old.width(s.m.headDim)
+	if oldWidth == 2*s.m.n {
+		if oldWidth < s.m.headDim && now.Den == 0 {
+			full := now
+			full.Den = s.m.headDim
+			out = append(out, full)
+		}
+		return out
+	}
+	natural := now
+	natural.Den, natural.Pairs = 0, 0
+	kept := natural
+	kept.Den = orInt(old.Den, oldWidth)
+	few := kept
+	few.Pairs = oldWidth / 2
+	out = []ropeRule{natural, kept}
+	if few.Pairs < s.m.n {
+		out = append(out, few)
+	}
+	return out
+}
+
+func orInt(v, def int) int {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// priors offers the rules that are plausible beforehand, and returns them in the
+// measured geometry.
+func (s *ropeSearch) priors(rules []ropeRule) []ropeRule {
+	var base []ropeRule
+	for _, r := range rules {
+		for _, q := range s.fit(r) {
+			s.offer(q, 0)
+			q.Positions, q.Offset, q.RoundPos, q.RoundFreq, q.RoundAngle, q.RoundTable = nil, 0, "", "", "", ""
+			s.offer(q, 0)
+			base = append(base, q)
+		}
+	}
+	return base
+}
+
+// variants offers each base rule with one thing changed: an attention factor,
+// float32 or 16-bit arithmetic, the other direction, an offset, two rotations.
+func (s *ropeSearch) variants(base []ropeRule) {
+	g := s.m.gain()
+	for _, r := range base {
+		quiet := r
+		quiet.RoundFreq, quiet.RoundAngle = "float32", "float32"
+		s.offer(quiet, 0)
+		if math.Abs(g-1) > math.Max(1e-4, s.unit) {
+			q := r
+			q.Mscale = s.snap(g, func(v float64) ropeRule { x := r; x.Mscale = v; return x })
+			s.offer(q, 1)
+		}
+		neg := r
+		neg.Negative = true
+		s.offer(neg, 1)
+		twice := r
+		if twice.Scaling == "" {
+			twice.Scaling, twice.Factor = "linear", 0.5
+			s.offer(twice, 1)
+		}
+		for _, q := range roundings(r) {
+			s.offer(q, 1)
+		}
+	}
+}
+
+// roundings lists the ways of computing a rule partly in 16 bits.
+func roundings(r ropeRule) []ropeRule {
+	var out []ropeRule
+	for _, dt := range []string{"bfloat16", "float16"} {
+		for mask := 1; mask < 16; mask++ {
+			q := r
+			if mask&1 != 0 {
+				q.RoundPos = dt
+			}
+			if mask&2 != 0 {
+				q.RoundFreq = dt
+			}
+			if mask&4 != 0 {
+				q.RoundTable = dt
+			}
+			if mask&8 != 0 {
+				q.RoundAngle = dt
+			}
+			if mask == 1 || mask == 2 || mask == 4 || mask == 8 || mask == 3 || mask == 6 || mask == 11 || mask == 15 {
+				out = append(out, q)
+			}
+		}
+	}
+	return out
+}
+
+// laws fits theta, a linear factor and the published scalings to the measured
+// frequencies.
+func (s *ropeSearch) laws(fits []pairFit) []ropeRule {
+	n := s.m.n
+	turning := 0
+	negative := 0
+	for i, f := range fits {
+		if f.ok && math.Abs(f.w) > 5*f.sigma {
+			turning = i + 1
+			if f.w < 0 {
+				negative++
+			}
+		}
+	}
+	if turning < 2 {
+		return nil
+	}
+	if negative*2 > turning {
+		flipped := append([]pairFit(nil), fits...)
+		for i := range flipped {
+			flipped[i].w, flipped[i].at = -flipped[i].w, -flipped[i].at
+		}
+		fits = flipped
+	}
+	base := ropeRule{Layout: s.m.layout, Dims: s.m.dims, Negative: negative*2 > turning}
+	den := 2 * n
+	var out []ropeRule
+	take := func(r ropeRule, params int) {
+		r = s.snapRule(r)
+		s.offer(r, params)
+		out = append(out, r)
+		if off := commonOffset(fits); math.Abs(off) > 1e-3 {
+			q := r
+			q.Offset = off
+			if near := math.Round(off); math.Abs(off-near) < 0.05 {
+				q.Offset = near
+			}
+			if q.Offset != 0 {
+				if q.Negative {
+					q.Offset = -q.Offset
+				}
+				s.offer(q, params+1)
+			}
+		}
+	}
+	if l := fitLaw(fits, 1, n, den, false); l.ok && l.theta > 1 {
+		r := base
+		r.Theta = l.theta
+		take(r, 1)
+	}
+	if l := fitLaw(fits, 0, n, den, true); l.ok && l.theta > 1 && l.factor > 0 {
+		r := base
+		r.Theta, r.Scaling, r.Factor = l.theta, "linear", l.factor
+		if math.Abs(l.factor-1) > 1e-3 {
+			take(r, 2)
+		}
+	}
+	for _, r := range scaledLaws(base, fits, den) {
+		take(r, 2)
+	}
+	return out
+}
+
+// originals are the trained context lengths that a scaling is tried with.
+var originals = []float64{8192, 4096, 2048, 32768, 16384, 1024, 512, 65536, 131072}
+
+// scaledLaws fits theta on the pairs that llama3 and yarn leave alone and the
+// factor on those that they divide, for each trained length.
+func scaledLaws(base ropeRule, fits []pairFit, den int) []ropeRule {
+	var out []ropeRule
+	for _, kind := range []string{"llama3", "yarn"} {
+		for _, orig := range originals {
+			r := base
+			r.Scaling, r.Orig, r.Factor = kind, orig, 2
+			if kind == "llama3" {
+				r.Low, r.High = llama3Low, llama3High
+			} else {
+				r.BetaFast, r.BetaSlow = yarnFast, yarnSlow
+			}
+			first := fitLaw(fits, 1, len(fits)/2+1, den, false)
+			if !first.ok || first.theta <= 1 {
+				continue
+			}
+			r.Theta = first.theta
+			if fitFactor(&r, fits, den) && r.Factor > 1.01 {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// fitFactor alternates between theta on the kept pairs and the factor on the
+// divided ones; false where no pair is divided.
+func fitFactor(r *ropeRule, fits []pairFit, den int) bool {
+	for range 4 {
+		var kept []pairFit
+		var num, sum float64
+		for i, f := range fits {
+			w := math.Pow(r.Theta, -2*float64(i)/float64(den))
+			share := r.scaled(w, i, den) / w // 1 kept, 1/factor divided
+			use := f
+			if share < 1-1e-9 {
+				use.ok = false
+			}
+			kept = append(kept, use)
+			if f.ok && f.w > 3*f.sigma && share < 1/r.Factor+1e-9 {
+				wt := (f.w / f.sigma) * (f.w / f.sigma)
+				num += wt * math.Log(w/f.w)
+				sum += wt
+			}
+		}
+		if sum == 0 {
+			return false
+		}
+		if l := fitLaw(kept, 1, len(kept), den, false); l.ok && l.theta > 1 {
+			r.Theta = l.theta
+		}
+		r.Factor = math.Exp(num / sum)
+		if !(r.Factor > 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// snapRule rounds theta and factor to values that people write, where the error
+// does not grow.
+func (s *ropeSearch) snapRule(r ropeRule) ropeRule {
+	r.Theta = s.snap(r.Theta, func(v float64) ropeRule { q := r; q.Theta = v; return q })
+	if r.Scaling != "" {
+		r.Factor = s.snap(r.Factor, func(v float64) ropeRule { q := r; q.Factor = v; return q })
+		r.Theta = s.snap(r.Theta, func(v float64) ropeRule { q := r; q.Theta = v; return q })
+	}
+	return r
+}
+
+// snap tries v with one, two, three and four significant digits.
+func (s *ropeSearch) snap(v float64, with func(float64) ropeRule) float64 {
+	e := s.m.errorOf(with(v))
+	for digits := 1; digits <= 4; digits++ {
+		p := math.Pow(10, math.Floor(math.Log10(math.Abs(v)))-float64(digits-1))
+		nice := math.Round(v/p) * p
+		// A power of ten below one is not exact: go through its reciprocal.
+		if p < 1 {
+			nice = math.Round(v/p) / math.Round(1/p)
+		}
+		if math.Abs(nice/v-1) < 0.01 && s.m.errorOf(with(nice)) <= 1.05*e+1e-9 {
+			return nice
+		}
+	}
+	return v
+}
+
+// free offers one frequency a pair: no law, but it says what the tensors do.
+func (s *ropeSearch) free(fits []pairFit) {
+	r := ropeRule{Layout: s.m.layout, Dims: s.m.dims, Freqs: make([]float64, s.m.n)}
+	for i, f := range fits {
+		if !f.ok {
+			return
+		}
+		r.Freqs[i] = f.w
+	}
+	if s.m.rows < 4 {
+		return
+	}
+	if s.best.err <= math.Max(4*s.unit, 2e-5) {
+		return // a law already repeats it to rounding
+	}
+	s.offer(r, s.m.n)
+	if off := commonOffset(fits); math.Abs(off) > 1e-3 {
+		r.Offset = off
+		s.offer(r, s.m.n+1)
+	}
+}

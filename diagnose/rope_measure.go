@@ -1,0 +1,188 @@
+package diagnose
+
+import (
+	"math"
+	"math/cmplx"
+)
+
+// turns is what the tensors of one side say of its rotation under one geometry
+// (which dims are a pair): for every row t and pair i the sums over heads
+//
+//	c = Σ post·conj(pre)   before = Σ |pre|²   after = Σ |post|²
+//
+// of the pairs as complex numbers. The squared error of any rule follows from
+// them without touching the tensors again: Σ after + |m|²·before - 2 Re(c·conj m),
+// m being the rule's complex factor.
+type turns struct {
+	rows, n, headDim int
+	layout           string
+	dims             int
+	c                []complex128
+	before, after    []float64
+	// rest is Σ(post-pre)² of the dims outside the pairs, total is Σ post².
+	rest, total float64
+	pos         [][]float64
+}
+
+// measureTurns takes the sums. pre and post are rows × (heads·headDim).
+func measureTurns(pre, post *Tensor, headDim int, layout string, dims int, pos [][]float64) *turns {
+	r := ropeRule{Layout: layout, Dims: dims}
+	n := r.width(headDim) / 2
+	m := &turns{
+		rows: pre.Rows, n: n, headDim: headDim, layout: layout, dims: dims, pos: pos,
+		c: make([]complex128, pre.Rows*n), before: make([]float64, pre.Rows*n), after: make([]float64, pre.Rows*n),
+	}
+	paired := make([]bool, headDim)
+	for i := 0; i < n; i++ {
+		a, b := r.pair(i, headDim)
+		paired[a], paired[b] = true, true
+	}
+	for t := 0; t < pre.Rows; t++ {
+		x, y := pre.Row(t), post.Row(t)
+		for h := 0; h+headDim <= len(x); h += headDim {
+			for i := 0; i < n; i++ {
+				a, b := r.pair(i, headDim)
+				zx, zy := complex(x[h+a], x[h+b]), complex(y[h+a], y[h+b])
+				k := t*n + i
+				m.c[k] += zy * cmplx.Conj(zx)
+				m.before[k] += real(zx)*real(zx) + imag(zx)*imag(zx)
+				e := real(zy)*real(zy) + imag(zy)*imag(zy)
+				m.after[k] += e
+				m.total += e
+			}
+			for j, in := range paired {
+				if !in {
+					m.rest += (y[h+j] - x[h+j]) * (y[h+j] - x[h+j])
+					m.total += y[h+j] * y[h+j]
+				}
+			}
+		}
+	}
+	return m
+}
+
+// gain is the least-squares length of the factor over all pairs, 1 without a
+// YaRN attention factor.
+func (m *turns) gain() float64 {
+	var c, b float64
+	for k, z := range m.c {
+		c += cmplx.Abs(z)
+		b += m.before[k]
+	}
+	if b == 0 {
+		return 1
+	}
+	return c / b
+}
+
+// shapeError is the relative error that is left when every pair of every row may
+// turn by an angle of its own: it is at the rounding only if these dims are
+// pairs.
+func (m *turns) shapeError() float64 {
+	g := m.gain()
+	s := m.rest
+	for k, z := range m.c {
+		s += math.Max(0, m.after[k]+g*g*m.before[k]-2*g*cmplx.Abs(z))
+	}
+	return relative(s, m.total)
+}
+
+// errorOf is the relative error that a rule of this geometry leaves:
+// ‖rule(pre) - post‖ / ‖post‖.
+func (m *turns) errorOf(r ropeRule) float64 {
+	s := m.rest
+	if r.None {
+		for k, z := range m.c {
+			s += math.Max(0, m.after[k]+m.before[k]-2*real(z))
+		}
+		return relative(s, m.total)
+	}
+	gain := orDefault(r.Mscale, 1)
+	for k, phi := range r.angles(m.pos, m.rows, m.headDim) {
+		sin, cos := math.Sincos(phi)
+		cos, sin = roundFloat(r.RoundTable, gain*cos), roundFloat(r.RoundTable, gain*sin)
+		z := m.c[k]
+		s += math.Max(0, m.after[k]+(cos*cos+sin*sin)*m.before[k]-2*(real(z)*cos+imag(z)*sin))
+	}
+	return relative(s, m.total)
+}
+
+func relative(s, total float64) float64 {
+	switch {
+	case s == 0:
+		return 0
+	case total == 0:
+		return math.Inf(1)
+	}
+	return math.Sqrt(s / total)
+}
+
+// geometry is a choice of pairs.
+type geometry struct {
+	layout string
+	dims   int
+}
+
+// geometries lists the pairings that are tried: whole heads first, then the
+// partial widths of published models and of the manifests, then the width that
+// the unchanged tail of each head suggests.
+func geometries(c *Context, pre, post *Tensor, headDim int) []geometry {
+	widths := []int{headDim}
+	add := func(w int) {
+		if w < 2 || w >= headDim || w%2 != 0 {
+			return
+		}
+		for _, x := range widths {
+			if x == w {
+				return
+			}
+		}
+		widths = append(widths, w)
+	}
+	for _, side := range []Side{Ref, Port} {
+		if f := c.Facts(side).PartialRotaryFactor; f > 0 {
+			add(int(f * float64(headDim)))
+		}
+	}
+	for _, f := range []float64{0.5, 0.25, 0.75, 0.125, 0.4, 1.0 / 3, 2.0 / 3} {
+		add(int(f*float64(headDim)+1e-9) / 2 * 2)
+	}
+	add(changedWidth(pre, post, headDim))
+	var out []geometry
+	for _, w := range widths {
+		d := w
+		if w == headDim {
+			d = 0
+		}
+		out = append(out, geometry{"half", d}, geometry{"interleaved", d})
+	}
+	return out
+}
+
+// changedWidth is the number of leading dims of each head up to the last one that
+// the rotation changed, rounded up to even.
+func changedWidth(pre, post *Tensor, headDim int) int {
+	last := 0
+	for t := 0; t < pre.Rows; t++ {
+		for j, x := range pre.Row(t) {
+			if d := j % headDim; d+1 > last && post.Row(t)[j] != x {
+				last = d + 1
+			}
+		}
+	}
+	return (last + 1) / 2 * 2
+}
+
+// bestTurns measures the geometry that fits best. A narrower width has to be
+// clearly better than the whole head to be taken.
+func bestTurns(c *Context, pre, post *Tensor, headDim int, pos [][]float64) *turns {
+	var best *turns
+	bestErr := math.Inf(1)
+	for _, g := range geometries(c, pre, post, headDim) {
+		m := measureTurns(pre, post, headDim, g.layout, g.dims, pos)
+		if e := m.shapeError(); e < 0.7*bestErr-1e-12 {
+			best, bestErr = m, e
+		}
+	}
+	return best
+}

@@ -1,0 +1,259 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+)
+
+// attentionTransforms rebuild attention from its parts: scores(q_rope, k_rope) |
+// causal() | softmax() | attend(v) is a whole head.
+var attentionTransforms = []TransformSpec{
+	{
+		Name: "scores",
+		Params: []TransformParam{
+			{Name: "q", Kind: argTap, Required: true},
+			{Name: "k", Kind: argTap, Required: true},
+			{Name: "scale", Kind: argNumber, Doc: "1/sqrt(head_dim) by default"},
+			{Name: "map", Kind: argList, Doc: "key head of each query head; 0,0,1,1,... by default"},
+			{Name: "cache", Kind: argFlag, Doc: "take the keys of the steps before too"},
+			{Name: "head_dim", Kind: argInt, Doc: "the model's by default"},
+		},
+		Doc:     "attention scores of dumped queries and keys",
+		Formula: "x[h,t,s] := scale·<q[t,h], k[s,map[h]]>",
+		apply:   applyScores,
+	},
+	{
+		Name: "causal",
+		Params: []TransformParam{
+			{Name: "past", Kind: argInt, Doc: "keys before the first query; keys minus queries by default"},
+		},
+		Doc:     "hide the keys after the query: -Inf in scores, 0 in probabilities",
+		Formula: "x[h,t,s] := hidden where s > t + past",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			shift := a.int("past", g.past()) - g.past()
+			return masked(v, g, func(q, key int) bool { return key <= q+shift }), nil
+		},
+	},
+	{
+		Name: "window",
+		Params: []TransformParam{
+			{Name: "n", Kind: argInt, Required: true, Doc: "keys seen, the query's own included"},
+			{Name: "ahead", Kind: argInt, Doc: "hide keys more than so many after the query"},
+		},
+		Doc:     "hide the keys more than n-1 before the query",
+		Formula: "x[h,t,s] := hidden where t - s >= n",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			n := a.int("n", 0)
+			if n < 1 {
+				return nil, fmt.Errorf("n is %d; a window holds at least the query itself", n)
+			}
+			ahead := a.int("ahead", g.S)
+			return masked(v, g, func(q, key int) bool { return q-key < n && key-q <= ahead }), nil
+		},
+	},
+	{
+		Name: "chunked",
+		Params: []TransformParam{
+			{Name: "n", Kind: argInt, Required: true},
+		},
+		Doc:     "hide the keys of earlier chunks of n tokens",
+		Formula: "x[h,t,s] := hidden where s < n·floor(t/n)",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			n := a.int("n", 0)
+			if n < 1 {
+				return nil, fmt.Errorf("n is %d; a chunk holds at least one token", n)
+			}
+			return masked(v, g, func(q, key int) bool { return key >= q/n*n }), nil
+		},
+	},
+	{
+		Name: "hide",
+		Params: []TransformParam{
+			{Name: "keys", Kind: argRanges, Required: true, Doc: "0-3+7"},
+			{Name: "requests", Kind: argRanges, Doc: "of a batch; all by default"},
+		},
+		Doc:     "hide some keys (padding) from every query",
+		Formula: "x[h,t,s] := hidden where s is in keys",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			keys, err := chosen(a, "keys", g.S)
+			if err != nil {
+				return nil, err
+			}
+			reqs, err := chosen(a, "requests", g.Blocks/g.Heads)
+			if err != nil {
+				return nil, err
+			}
+			w := v.like(append([]float64(nil), v.Data...))
+			for b := 0; b < g.Blocks; b++ {
+				if !reqs[b/g.Heads] {
+					continue
+				}
+				one := grid{Blocks: 1, Heads: 1, T: g.T, S: g.S}
+				maskKeys(w.Data[b*g.T*g.S:(b+1)*g.T*g.S], one, v.hidden(), func(_, key int) bool { return !keys[key] })
+			}
+			return w, nil
+		},
+	},
+	{
+		Name: "softmax",
+		Params: []TransformParam{
+			{Name: "sink", Kind: argList, Doc: "a learned sink's score, one a head or one for all: enlarges the denominator"},
+		},
+		Doc:     "probabilities of scores; a row with no key left gives zeros",
+		Formula: "x := exp(x) / (Σ exp(x) + exp(sink))",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			sinks := a.list("sink")
+			w := v.like(append([]float64(nil), v.Data...))
+			w.logits = false
+			perBlock, heads := v.Rows, 1
+			if g, err := gridOf(&v.Tensor); err == nil {
+				perBlock, heads = g.T, g.Heads
+			}
+			if len(sinks) > 1 && len(sinks) != heads {
+				return nil, fmt.Errorf("%d sinks for %d heads", len(sinks), heads)
+			}
+			for r := 0; r < w.Rows; r++ {
+				sink := math.Inf(-1)
+				if len(sinks) > 0 {
+					sink = sinks[r/perBlock%heads%len(sinks)]
+				}
+				softmaxRow(w.Row(r), sink)
+			}
+			return w, nil
+		},
+	},
+	{
+		Name:    "normalize",
+		Doc:     "divide each row by its sum; a row that sums to 0 stays",
+		Formula: "x[t,s] := x[t,s] / Σ_s x[t,s]",
+		apply: func(_ *tryEnv, v *tryValue, _ tryArgs) (*tryValue, error) {
+			w := v.like(append([]float64(nil), v.Data...))
+			for r := 0; r < w.Rows; r++ {
+				row, sum := w.Row(r), 0.0
+				for _, x := range row {
+					sum += x
+				}
+				if sum == 0 {
+					continue
+				}
+				for i := range row {
+					row[i] /= sum
+				}
+			}
+			return w, nil
+		},
+	},
+	{
+		Name: "attend",
+		Params: []TransformParam{
+			{Name: "v", Kind: argTap, Required: true},
+			{Name: "map", Kind: argList, Doc: "value head of each query head; 0,0,1,1,... by default"},
+			{Name: "cache", Kind: argFlag, Doc: "take the values of the steps before too"},
+			{Name: "head_dim", Kind: argInt, Doc: "the model's by default"},
+		},
+		Doc:     "probabilities times dumped values: the attention context",
+		Formula: "x[t,h] := Σ_s x[h,t,s]·v[s,map[h]]",
+		apply:   applyAttend,
+	},
+}
+
+// hidden is what a mask writes: -Inf into scores, 0 into probabilities.
+func (v *tryValue) hidden() float64 {
+	if v.logits {
+		return math.Inf(-1)
+	}
+	return 0
+}
+
+func masked(v *tryValue, g grid, allowed func(q, key int) bool) *tryValue {
+	w := v.like(append([]float64(nil), v.Data...))
+	maskKeys(w.Data, g, v.hidden(), allowed)
+	return w
+}
+
+// keyed reads a tensor of keys or values, with those of earlier steps in front
+// where cache asks for them.
+func (e *tryEnv) keyed(word string, cache bool) (*Tensor, Side, error) {
+	t, side, err := e.tensor(word)
+	if err != nil || !cache {
+		return t, side, err
+	}
+	_, _, bare := ParsePlace(trimSide(word))
+	t, ok := e.c.cached(side, bare)
+	if !ok {
+		return nil, side, fmt.Errorf("reading %s of the steps before: not dumped at every step", word)
+	}
+	return t, side, nil
+}
+
+func applyScores(e *tryEnv, _ *tryValue, a tryArgs) (*tryValue, error) {
+	q, side, err := e.tensor(a.word("q", ""))
+	if err != nil {
+		return nil, err
+	}
+	e.side, e.set = side, true
+	k, _, err := e.keyed(a.word("k", ""), a.flag("cache"))
+	if err != nil {
+		return nil, err
+	}
+	d := a.int("head_dim", 0)
+	if d == 0 {
+		d = e.c.headDim(q.Name, q.Cols)
+	}
+	if d < 1 || q.Cols%d != 0 || k.Cols%d != 0 || k.Cols == 0 || q.Rows == 0 {
+		return nil, fmt.Errorf("heads of %d do not divide %d and %d dims: give head_dim=", d, q.Cols, k.Cols)
+	}
+	kv := a.ints("map")
+	if kv == nil {
+		kv = headMap(q.Cols/d, k.Cols/d)
+	}
+	s, g, err := attnScores(q, k, d, e.c.batch(q.Rows), kv, a.num("scale", 1/math.Sqrt(float64(d))))
+	if err != nil {
+		return nil, err
+	}
+	v := &tryValue{Tensor: Tensor{Name: "attn_scores", Shape: g.shape(), Rows: g.Blocks * g.T, Cols: g.S, Data: s, DType: q.DType}, logits: true}
+	return v, nil
+}
+
+func applyAttend(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+	g, err := gridOf(&v.Tensor)
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := e.keyed(a.word("v", ""), a.flag("cache"))
+	if err != nil {
+		return nil, err
+	}
+	d := a.int("head_dim", 0)
+	if d == 0 {
+		d = e.c.headDim(t.Name, t.Cols)
+	}
+	if d < 1 || t.Cols%d != 0 || t.Cols == 0 {
+		return nil, fmt.Errorf("heads of %d do not divide %d dims: give head_dim=", d, t.Cols)
+	}
+	kv := a.ints("map")
+	if kv == nil {
+		kv = headMap(g.Heads, t.Cols/d)
+	}
+	out, err := attend(v.Data, g, t, d, kv)
+	if err != nil {
+		return nil, err
+	}
+	return v.sized(len(out)/(g.Heads*d), g.Heads*d, out), nil
+}
