@@ -41,7 +41,7 @@ def facts(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     text = config.get("text_config")
     layers = [config, text if isinstance(text, Mapping) else {}]
-    rope = next((c["rope_parameters"] for c in layers if isinstance(c.get("rope_parameters"), Mapping)), {})
+    rope: Mapping[str, Any] = next((c["rope_parameters"] for c in layers if isinstance(c.get("rope_parameters"), Mapping)), {})
     layers.append(rope)
     out: dict[str, Any] = {}
     if architectures := config.get("architectures"):

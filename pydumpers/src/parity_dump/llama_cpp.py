@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from . import core
 from .core import DumpWriter
 from .errors import DumpError
 from .names import SUB_TAPS, layer_name
+from .token_ids import read_ids
 
 Array = npt.NDArray[Any]
 
@@ -68,9 +68,10 @@ _NAME = re.compile(r"^([A-Za-z_]+)-(\d+)$")
 
 # Architectures whose converter permutes q and k rows. llama.cpp rotates neighbours in others too, but there the original
 # model does the same, and nothing is to be undone.
-PERMUTED = frozenset(
-    "llama llama4 deci granite granitemoe minicpm olmo internlm2 xverse arcee smollm3 mistral3 orion baichuan refact".split()
-)
+PERMUTED = frozenset((
+    "llama", "llama4", "deci", "granite", "granitemoe", "minicpm", "olmo", "internlm2", "xverse", "arcee", "smollm3",
+    "mistral3", "orion", "baichuan", "refact",
+))  # fmt: skip
 _ROPE_NEIGHBOURS = 0  # LLAMA_ROPE_TYPE_NORM
 
 _TYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "i32": np.int32, "i64": np.int64}
@@ -472,20 +473,6 @@ def dump(path: str | os.PathLike[str], out: str | os.PathLike[str], *, n_ctx: in
     loading = {k: options.pop(k) for k in ("n_threads", "n_gpu_layers", "columns", "verbose") if k in options}
     with LlamaCpp(path, n_ctx=n_ctx, **loading) as model:
         return model.run(out, **options)
-
-
-def read_ids(path: str | os.PathLike[str]) -> list[int]:
-    """Return token ids from a ``.npy`` file (a dump's prompt_tokens) or a JSON list."""
-    try:
-        if os.fspath(path).endswith(".npy"):
-            values = np.load(path, allow_pickle=False)
-        else:
-            values = np.asarray(json.loads(Path(path).read_text()))
-    except (OSError, ValueError) as e:
-        raise DumpError(f"reading token ids from {os.fspath(path)}: {e}") from e
-    if values.ndim != 1 or values.dtype.kind not in "iu" or not values.size:
-        raise DumpError(f"reading token ids from {os.fspath(path)}: expected a list of integers, got shape {values.shape}")
-    return [int(v) for v in values]
 
 
 def add_cli(subparsers: Any) -> None:

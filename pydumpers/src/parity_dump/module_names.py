@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .names import layer_name
+from .names import SUB_TAPS, layer_name, split_layer
 
 
 class Row(NamedTuple):
@@ -40,9 +40,9 @@ LAYER_OUTPUTS: tuple[Row, ...] = (
     Row(rf"{_ATTN}\.(?:k_norm|k_layernorm)", "k_norm"),
     Row(r"self_attn|self_attention|attention|attn", "attn_out"),
     Row(rf"{_ATTN}\.(?:o_proj|wo|out_proj|c_proj|dense)|attention\.output\.dense", "attn_out", 1),
-    Row(r"post_attention_layernorm|ffn_norm|ln_2|ln2|norm2|attention\.output\.LayerNorm", "post_attn_norm"),
+    Row(r"post_attention_layernorm|ffn_norm|ln_2|ln2|norm2", "post_attn_norm"),
     Row(rf"{_MLP}\.(?:gate_proj|w1)", "mlp_gate"),
-    Row(rf"{_MLP}\.(?:up_proj|w3)", "mlp_up"),
+    Row(rf"{_MLP}\.(?:up_proj|w3|c_fc|fc1)|intermediate\.dense", "mlp_up"),
     Row(r"mlp|feed_forward|ffn|block_sparse_moe|moe", "mlp_out"),
     Row(rf"{_MLP}\.(?:down_proj|w2|c_proj|fc2)|output\.dense", "mlp_out", 1),
     Row(rf"{_MLP}\.(?:gate|router)", "router_logits"),
@@ -94,14 +94,44 @@ def output_of(path: str) -> Place | None:
             return Place(layer_name(index), 0)
         row = _find(LAYER_OUTPUTS, rest)
         return Place(layer_name(index, row.tap), row.rank) if row else None
-    row = _find(MODEL_OUTPUTS, rest)
-    return Place(row.tap, row.rank) if row else None
+    return _below_the_model(MODEL_OUTPUTS, rest)
 
 
 def input_of(path: str) -> Place | None:
     """Return the checkpoint that the first input of the module at ``path`` is, or None where no row knows it."""
     index, rest = split_path(path)
-    row = _find(LAYER_INPUTS if index is not None else MODEL_INPUTS, rest)
-    if row is None:
-        return None
-    return Place(layer_name(index, row.tap) if index is not None else row.tap, row.rank)
+    if index is None:
+        return _below_the_model(MODEL_INPUTS, rest)
+    row = _find(LAYER_INPUTS, rest)
+    return Place(layer_name(index, row.tap), row.rank) if row else None
+
+
+def _below_the_model(rows: Sequence[Row], rest: str) -> Place | None:
+    """Look ``rest`` up, then without its leading names, each of which (a wrapper, a tower) makes it a worse candidate."""
+    dropped = 0
+    while rest:
+        row = _find(rows, rest)
+        if row is not None:
+            return Place(row.tap, row.rank + 10 * dropped)
+        rest, dropped = rest.partition(".")[2], dropped + 1
+    return None
+
+
+# Where checkpoints outside the layers stand; the layers are 4.
+MODEL_ORDER = {
+    "prompt_tokens": 0, "position_ids": 1, "attention_mask": 2, "post_embed": 3,
+    "post_final_norm": 5, "logits": 6, "last_logits": 7,
+}  # fmt: skip
+_SUB_ORDER = {name: i for i, name in enumerate(SUB_TAPS)}
+
+
+def execution_order(name: str) -> tuple[int, int, int, str]:
+    """Return a sort key that puts checkpoints in execution order; names that are not standard come last, by text.
+
+    For sources that have no order of their own: a folder of files, a graph's outputs.
+    """
+    index, tap = split_layer(name)
+    if index is not None:
+        known = _SUB_ORDER.get(tap.partition(".call_")[0], len(_SUB_ORDER)) if tap else len(_SUB_ORDER) + 1
+        return (4, index, known, name)
+    return (MODEL_ORDER.get(name.partition(".call_")[0], 8), 0, 0, name)
