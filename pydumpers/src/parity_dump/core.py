@@ -144,6 +144,7 @@ class DumpWriter:
         columns: str | None = None,
         shard: Mapping[str, Any] | None = None,
         inputs: Sequence[str] | None = None,
+        before: str | None = None,
     ) -> None:
         """Write one checkpoint.
 
@@ -152,6 +153,8 @@ class DumpWriter:
         wider. ``source`` is the engine's own name of the place. ``axes`` name the dimensions (known for standard names).
         ``columns`` is ``interleaved`` or ``half_split`` for q, k and their rotated forms. ``shard`` has axis, index, count,
         kind. ``inputs`` are the checkpoints that this one is computed from, where the block's shape is unusual.
+        ``before`` names a checkpoint that was added already but comes later in execution order: attention probabilities
+        are seen only when the module returns.
 
         A second call with one name is counted and warned about; which values stay is ``repeat``'s choice. Raises
         :class:`DumpError` and its kinds.
@@ -189,10 +192,16 @@ class DumpWriter:
             if split_layer(name)[1] is None:  # residual checkpoints: compared with each other when the dump ends
                 self._crc[name] = zlib.crc32(np.ascontiguousarray(values).tobytes())
             calls = entry["calls"] if entry else 1
-            order = entry["order"] if entry else len(self._entries)
             self._entries[name] = _entry(
-                name, fname, order, logical, calls, list(data.shape), source, axes, columns, shard, inputs
+                name, fname, 0, logical, calls, list(data.shape), source, axes, columns, shard, inputs
             )
+            if before is not None and before in self._entries and entry is None:
+                self._move_before(name, before)
+
+    def _move_before(self, name: str, other: str) -> None:
+        names = [n for n in self._entries if n != name]
+        names.insert(names.index(other), name)
+        self._entries = {n: self._entries[n] for n in names}
 
     def _count(self, name: str, entry: dict[str, Any]) -> bool:
         """Count a further call of ``name``; return whether its values replace the earlier ones."""
@@ -299,7 +308,7 @@ class DumpWriter:
             manifest["error"] = f"{type(error).__name__}: {error}"
         if self.warnings:
             manifest["warnings"] = self.warnings
-        manifest["tensors"] = list(self._entries.values())
+        manifest["tensors"] = [{**e, "order": i} for i, e in enumerate(self._entries.values())]
         text = _layout(_plain(manifest))
         npyfile.write_atomically(self.path / "dump.json", lambda f: _discard(f.write(text.encode())), sync=True)
 

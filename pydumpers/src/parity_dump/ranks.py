@@ -18,7 +18,8 @@ class RankInfo:
     """One process of a parallel run.
 
     ``index`` of ``world`` processes; each mesh coordinate is ``(index, size)`` along tensor (tp), sequence (sp), context
-    (cp), pipeline (pp), data (dp) or expert (ep) parallelism, None where the run has no such axis.
+    (cp), pipeline (pp), data (dp) or expert (ep) parallelism, None where the run has no such axis. ``rng`` is a fingerprint
+    of the rank's random generators when the step began: ranks whose fingerprints part have drawn different numbers.
     """
 
     index: int = 0
@@ -29,6 +30,7 @@ class RankInfo:
     pp: tuple[int, int] | None = None
     dp: tuple[int, int] | None = None
     ep: tuple[int, int] | None = None
+    rng: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.world:
@@ -48,7 +50,7 @@ class RankInfo:
         if unknown:
             raise DumpError(f"describing a rank: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
         mesh = {axis: (int(at[0]), int(at[1])) for axis in MESH_AXES if (at := value.get(axis)) is not None}
-        return cls(int(value.get("index", 0)), int(value.get("world", 1)), **mesh)
+        return cls(int(value.get("index", 0)), int(value.get("world", 1)), rng=value.get("rng"), **mesh)
 
     def to_json(self) -> dict[str, Any]:
         """Return the manifest's form: ``{"index": 0, "world": 4, "tp": [0, 2], ...}``."""
@@ -57,6 +59,8 @@ class RankInfo:
             at = getattr(self, axis)
             if at is not None:
                 out[axis] = [at[0], at[1]]
+        if self.rng is not None:
+            out["rng"] = self.rng
         return out
 
 
