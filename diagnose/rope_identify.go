@@ -20,7 +20,7 @@ type ropeFound struct {
 // good tells whether the rule repeats the rotation to rounding: a few times what
 // free angles leave, or a few units of the dtype.
 func (f ropeFound) good(unit float64) bool {
-	return f.err <= math.Max(1.5*f.shape, math.Max(4*unit, 2e-5))
+	return f.err <= math.Max(4*unit, 2e-5) || f.shape <= math.Max(8*unit, 1e-4) && f.err <= 1.5*f.shape
 }
 
 // identifyRope finds the rule that turns pre into post. priors are rules that are
@@ -41,7 +41,8 @@ func identifyRope(c *Context, side Side, pre, post *Tensor, headDim int, priors 
 		return f, false
 	}
 	f = ropeFound{turns: m, shape: m.shapeError(), err: math.Inf(1)}
-	if !(f.shape <= math.Max(8*unitOf(pre, post), 1e-4)) {
+	// Rounded tables keep lengths only to their own precision.
+	if !(f.shape <= math.Max(8*unitOf(pre, post), 5e-3)) {
 		return f, false
 	}
 	unit := unitOf(pre, post)
@@ -328,6 +329,9 @@ func (s *ropeSearch) snapRule(r ropeRule) ropeRule {
 	return r
 }
 
+// snapSlack is what the sums of turns lose by cancellation.
+const snapSlack = 3e-8
+
 // snap tries v with one, two, three and four significant digits.
 func (s *ropeSearch) snap(v float64, with func(float64) ropeRule) float64 {
 	e := s.m.errorOf(with(v))
@@ -338,7 +342,7 @@ func (s *ropeSearch) snap(v float64, with func(float64) ropeRule) float64 {
 		if p < 1 {
 			nice = math.Round(v/p) / math.Round(1/p)
 		}
-		if math.Abs(nice/v-1) < 0.01 && s.m.errorOf(with(nice)) <= 1.05*e+1e-9 {
+		if math.Abs(nice/v-1) < 0.01 && s.m.errorOf(with(nice)) <= 1.05*e+snapSlack {
 			return nice
 		}
 	}

@@ -1,0 +1,4 @@
+package diagnose
+
+// Positional is the table of positional hypotheses, for tests outside the package.
+var Positional = positional

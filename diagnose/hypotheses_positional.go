@@ -1,0 +1,8 @@
+package diagnose
+
+// positional are the hypotheses about positions, attention and what a run keeps
+// from step to step.
+var positional = []Hypothesis{
+	ropeHypothesis,
+	ropeLayoutHypothesis,
+}
