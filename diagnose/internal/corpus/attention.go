@@ -231,19 +231,20 @@ func (e *engine) context(rule Rules, probs, v *Mat, heads int) *Mat {
 	a, hd := e.Arith, e.Spec.HeadDim
 	rows := probs.Rows / heads
 	out := newMat(rows, heads*hd)
+	poisoned := !finite(v)
 	for h := range heads {
 		kv := rule.kvHead(h, heads, v.Cols/hd) * hd
 		for i := range rows {
 			to := out.Row(i)[h*hd : (h+1)*hd]
-			a.mix(probs.Row(h*rows+i), v, kv, to, func(j int) bool { return e.in.seg[i] == e.seen.seg[j] })
+			a.mix(probs.Row(h*rows+i), v, kv, to, func(j int) bool { return poisoned && e.in.seg[i] == e.seen.seg[j] })
 		}
 	}
 	return out
 }
 
-// mix writes the weighted sum of rows of v, columns [from, from+len(to)), over
-// the keys of the same request.
-func (a Arith) mix(p []float32, v *Mat, from int, to []float32, own func(key int) bool) {
+// mix writes the weighted sum of rows of v, columns [from, from+len(to)). A key
+// of weight zero counts only where it is poison: 0*NaN is NaN in every engine.
+func (a Arith) mix(p []float32, v *Mat, from int, to []float32, poison func(key int) bool) {
 	if a.wide {
 		sum := make([]float64, len(to))
 		for j, w := range p {
@@ -261,20 +262,25 @@ func (a Arith) mix(p []float32, v *Mat, from int, to []float32, own func(key int
 	}
 	sum := make([]float32, len(to))
 	for j := len(p) - 1; j >= 0; j-- {
-		if !own(j) {
+		if p[j] == 0 && !poison(j) {
 			continue
 		}
-		// A zero weight is skipped only where it meets a finite value: 0*NaN
-		// is NaN in every engine.
 		for d, x := range v.Row(j)[from : from+len(to)] {
-			if p[j] != 0 || x-x != 0 {
-				sum[d] += float32(p[j] * x)
-			}
+			sum[d] += float32(p[j] * x)
 		}
 	}
 	for d, x := range sum {
 		to[d] = a.round(float64(x))
 	}
+}
+
+func finite(m *Mat) bool {
+	for _, x := range m.Data {
+		if x-x != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func softcap(x, c float64) float64 {

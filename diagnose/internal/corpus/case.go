@@ -11,7 +11,7 @@ import (
 // Want is the explanation that a case deserves.
 type Want struct {
 	// Verdict is "parity" or "divergence" (docs/decisions.md 1); empty where
-	// either is right.
+	// more than one is right.
 	Verdict string `json:"verdict,omitempty"`
 	// Causes are the accepted ids, the best first. Empty with Clean.
 	Causes []string `json:"causes,omitempty"`

@@ -90,7 +90,16 @@ func every(f func(r *Rules)) func(*Spec) { return func(s *Spec) { s.each(f) } }
 
 func divergence(causes ...string) Want { return Want{Verdict: "divergence", Causes: causes} }
 
-func (w Want) enters(at ...string) Want { w.Enters = at; return w }
+// enters says where. An error in the embedding itself is held to be one of the
+// input too, which leaves the verdict open: "untrusted" is right as well.
+func (w Want) enters(at ...string) Want {
+	w.Enters = at
+	if slices.Contains(at, embedPlace) {
+		w.Verdict = ""
+	}
+	return w
+}
+
 func (w Want) exact() Want              { w.Exact = true; return w }
 func (w Want) never(ids ...string) Want { w.MustNot = ids; return w }
 func (w Want) values(ref, port float64) Want {

@@ -45,8 +45,10 @@ func moreNumericsCases() []Case {
 			Want: divergence("numerics.low_precision").enters("layer_02.mlp_out"), port: rounded(2, "mlp_out"),
 		},
 		{
+			// Its values betray it, so that a comparison at bfloat16's floors is
+			// right too.
 			ID: "X-low-all", Title: "a port that computes in bfloat16 and says float32", base: seeded(13), arith: &arithSecretBF16,
-			Want: divergence("numerics.low_precision", "benign.precision").enters(norm0),
+			Want: Want{Causes: []string{"numerics.low_precision", "benign.precision"}, Enters: []string{norm0}, Silent: true},
 		},
 		{
 			ID: "X-race", Row: "137", Title: "dims 8 to 15 of every head of q hold stale values", base: seeded(13),
