@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/layerparity/parity/dump"
 )
@@ -90,6 +91,7 @@ func (p *part) inspectGuard(g guard) []Guard {
 			results[i].ID = g.id
 		}
 		results[i].Part = p.label
+		results[i].Evidence = strings.ReplaceAll(results[i].Evidence, " of the reference", "")
 	}
 	return results[:min(1, len(results))]
 }

@@ -30,7 +30,11 @@ type Format struct {
 
 // Formats is the table of outputs.
 var Formats = []Format{
+	{"terminal", []string{".txt"}, Terminal, "for a person at a terminal"},
 	{"json", []string{".json"}, func(w io.Writer, c *compare.Comparison, _ Options) error { return JSON(w, c) }, "parity.compare/1, for programs"},
+	{"markdown", []string{".md"}, Markdown, "for a pull request or a job summary"},
+	{"csv", []string{".csv"}, CSV, "one row a checkpoint"},
+	{"junit", []string{".xml"}, JUnit, "a test case for each guard and checkpoint"},
 }
 
 // ByName returns the format of a name.
