@@ -523,7 +523,7 @@ def _ids(given: Mapping[str, Any]) -> Any:
 
 def _cached(given: Mapping[str, Any]) -> int:
     """Return how many positions the cache holds before this forward."""
-    past = given.get("past_key_values")
+    past = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
     if past is None:
         return 0
     if hasattr(past, "get_seq_length"):
