@@ -5,4 +5,7 @@ package diagnose
 var positional = []Hypothesis{
 	ropeHypothesis,
 	ropeLayoutHypothesis,
+	attentionHypothesis,
+	contextHypothesis,
+	logitCapHypothesis,
 }

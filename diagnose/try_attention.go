@@ -111,6 +111,38 @@ var attentionTransforms = []TransformSpec{
 		},
 	},
 	{
+		Name:    "hide_like",
+		Params:  []TransformParam{{Name: "tap", Kind: argTap, Required: true, Doc: "probabilities of the same shape"}},
+		Doc:     "hide the keys that no head of another tensor of probabilities sees: takes over its mask, whatever that is",
+		Formula: "x[h,t,s] := hidden where max_h TAP[h,t,s] = 0",
+		apply: func(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			t, _, err := e.tensor(a.word("tap", ""))
+			if err != nil {
+				return nil, err
+			}
+			if o, err := gridOf(t); err != nil || o != g {
+				return nil, fmt.Errorf("%s has shape %v, the value %v", t.Name, t.Shape, v.Shape)
+			}
+			top := supportOf(t.Data, g)
+			w := v.like(append([]float64(nil), v.Data...))
+			for b := 0; b < g.Blocks; b++ {
+				for q := 0; q < g.T; q++ {
+					row := g.row(w.Data, b, q)
+					for s := range row {
+						if top[(b/g.Heads*g.T+q)*g.S+s] <= hiddenBelow {
+							row[s] = v.hidden()
+						}
+					}
+				}
+			}
+			return w, nil
+		},
+	},
+	{
 		Name: "softmax",
 		Params: []TransformParam{
 			{Name: "sink", Kind: argList, Doc: "a learned sink's score, one a head or one for all: enlarges the denominator"},
