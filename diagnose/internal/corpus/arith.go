@@ -123,35 +123,48 @@ func (a Arith) linear(x *Mat, w Linear) *Mat {
 func (a Arith) linear4(x *Mat, w Linear, out *Mat, t int) {
 	x0, x1, x2, x3 := x.Row(t), x.Row(t+1), x.Row(t+2), x.Row(t+3)
 	o0, o1, o2, o3 := out.Row(t), out.Row(t+1), out.Row(t+2), out.Row(t+3)
+	sums := dots4
+	if a.wide {
+		sums = wideDots4
+	}
 	for o := range w.Out {
-		wr := w.row(o)
-		var d0, d1, d2, d3 float64
-		if a.wide {
-			for i, v := range wr {
-				f := float64(v)
-				d0 += float64(f * float64(x0[i]))
-				d1 += float64(f * float64(x1[i]))
-				d2 += float64(f * float64(x2[i]))
-				d3 += float64(f * float64(x3[i]))
-			}
-		} else {
-			var t0, t1, t2, t3 float32
-			for b := 0; b < len(wr); b += 16 {
-				var s0, s1, s2, s3 float32
-				for i := b; i < min(b+16, len(wr)); i++ {
-					v := wr[i]
-					s0 += float32(v * x0[i])
-					s1 += float32(v * x1[i])
-					s2 += float32(v * x2[i])
-					s3 += float32(v * x3[i])
-				}
-				t0, t1, t2, t3 = t0+s0, t1+s1, t2+s2, t3+s3
-			}
-			d0, d1, d2, d3 = float64(t0), float64(t1), float64(t2), float64(t3)
-		}
+		d0, d1, d2, d3 := sums(w.row(o), x0, x1, x2, x3)
 		o0[o], o1[o] = a.finish(d0, w, o), a.finish(d1, w, o)
 		o2[o], o3[o] = a.finish(d2, w, o), a.finish(d3, w, o)
 	}
+}
+
+// wideDots4 sums in float64.
+func wideDots4(w, x0, x1, x2, x3 []float32) (d0, d1, d2, d3 float64) {
+	// The lengths are equal: this tells the compiler.
+	x0, x1, x2, x3 = x0[:len(w)], x1[:len(w)], x2[:len(w)], x3[:len(w)]
+	for i, v := range w {
+		f := float64(v)
+		d0 += float64(f * float64(x0[i]))
+		d1 += float64(f * float64(x1[i]))
+		d2 += float64(f * float64(x2[i]))
+		d3 += float64(f * float64(x3[i]))
+	}
+	return d0, d1, d2, d3
+}
+
+// dots4 sums in float32, in blocks of 16.
+func dots4(w, x0, x1, x2, x3 []float32) (d0, d1, d2, d3 float64) {
+	var t0, t1, t2, t3 float32
+	for len(w) > 0 {
+		n := min(16, len(w))
+		var s0, s1, s2, s3 float32
+		y0, y1, y2, y3 := x0[:n], x1[:n], x2[:n], x3[:n]
+		for i, v := range w[:n] {
+			s0 += float32(v * y0[i])
+			s1 += float32(v * y1[i])
+			s2 += float32(v * y2[i])
+			s3 += float32(v * y3[i])
+		}
+		t0, t1, t2, t3 = t0+s0, t1+s1, t2+s2, t3+s3
+		w, x0, x1, x2, x3 = w[n:], x0[n:], x1[n:], x2[n:], x3[n:]
+	}
+	return float64(t0), float64(t1), float64(t2), float64(t3)
 }
 
 func (a Arith) finish(sum float64, w Linear, o int) float32 {

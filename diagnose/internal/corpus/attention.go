@@ -195,7 +195,7 @@ func (e *engine) probabilities(l, rank, h int, q, k, probs *Mat) {
 				score[j] = math.Inf(-1)
 				continue
 			}
-			score[j] = softcap(a.dot(qi, k.Row(j)[kv:kv+hd])*scale, rule.Softcap)
+			score[j] = softcap(a.dot(qi, k.Row(j)[kv:kv+hd])*scale*rule.temper(e.in.pos[i]), rule.Softcap)
 			top = max(top, score[j])
 		}
 		row := probs.Row(h*q.Rows + i)
@@ -215,6 +215,14 @@ func (e *engine) probabilities(l, rank, h int, q, k, probs *Mat) {
 			row[j] = a.round(s / sum)
 		}
 	}
+}
+
+// temper is the factor of a query's scores at a position.
+func (r Rules) temper(pos int) float64 {
+	if r.Temperature == 0 {
+		return 1
+	}
+	return 1 + 0.1*math.Log1p(math.Floor(float64(pos)/r.Temperature))
 }
 
 // emptyRow is a query that sees no key: zeros, or 0/0.

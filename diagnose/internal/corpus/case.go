@@ -10,8 +10,8 @@ import (
 
 // Want is the explanation that a case deserves.
 type Want struct {
-	// Verdict is "parity" or "divergence" (docs/decisions.md 1); empty where
-	// more than one is right.
+	// Verdict is "parity", "divergence" or "untrusted" (docs/decisions.md 1);
+	// empty where more than one is right.
 	Verdict string `json:"verdict,omitempty"`
 	// Causes are the accepted ids, the best first. Empty with Clean.
 	Causes []string `json:"causes,omitempty"`

@@ -10,7 +10,8 @@ import (
 // poorer dumps, stacked faults, and the clean controls.
 func Cases() []Case {
 	d := faults()
-	return slices.Concat(d, twins(d), beyond(), poorer(d), stackedCases(), cleanCases())
+	x := beyond()
+	return slices.Concat(d, twins(d), x, twins(named(x, alsoBF16...)), poorer(d), stackedCases(), cleanCases())
 }
 
 // faults are D1 to D25 with a float32 port.
@@ -26,7 +27,7 @@ func beyond() []Case {
 	return slices.Concat(
 		moreRopeCases(), moreAttentionCases(), moreOrderCases(), moreMLPCases(), moreNormCases(),
 		moreResidualCases(), moreMoECases(), moreParallelCases(), stateCases(), weightCases(),
-		quantCases(), moreNumericsCases(),
+		quantCases(), moreNumericsCases(), inputCases(),
 	)
 }
 
@@ -43,6 +44,29 @@ func Lookup(id string) (Case, bool) {
 // tooSmall are the faults that a bfloat16 port hides: their effect at the place
 // is of the size of one rounding.
 var tooSmall = []string{"D3", "D14", "D16"}
+
+// alsoBF16 are cases beyond part D that have a bfloat16 twin too, one or two of
+// each family.
+var alsoBF16 = []string{
+	"X-rope-theta-up", "X-rope-linear", "X-rope-width", "X-rope-missing", "X-rope-offset-k",
+	"X-scale-mla", "X-window-short", "X-window-parity", "X-sink-missing", "X-heads-four", "X-mask-padding",
+	"X-act-gelu", "X-gate-up-weights", "X-gain-missing", "X-eps-large", "X-norm-missing",
+	"X-residual-multiplier", "X-residual-mlp", "X-text-rows", "X-logits-scale",
+	"X-moe-shared-tp", "X-moe-sigmoid", "X-partial-mlp", "X-bias-qkv", "X-shard-copy",
+	"X-order-v-dims", "X-order-zigzag", "X-chunk-conv", "X-kv-zero", "X-decode-zero",
+	"X-layer-weights", "X-transposed-q", "X-head-random", "X-quant-zero",
+}
+
+// named returns the cases with those ids, in their order.
+func named(cases []Case, ids ...string) []Case {
+	var out []Case
+	for _, c := range cases {
+		if slices.Contains(ids, c.ID) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
 
 // twins are the same faults in a bfloat16 port: the honest test.
 func twins(cases []Case) []Case {

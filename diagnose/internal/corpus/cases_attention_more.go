@@ -53,6 +53,10 @@ func moreAttentionCases() []Case {
 			port: func(p *Plan) { p.Spec.Block[2].Scale, p.Spec.Block[4].Scale = 0.4, 0.4 },
 		},
 		{
+			ID: "X-scale-temperature", Title: "temperature that grows with the position missing", base: seeded(3, every(func(r *Rules) { r.Temperature = 8 })),
+			Want: divergence("attention.scale").enters(probs0).exact().never("rope.theta"), port: layers(func(r *Rules) { r.Temperature = 0 }),
+		},
+		{
 			ID: "X-softcap-value", Row: "25", Title: "softcap 8 for 5", base: seeded(3, every(func(r *Rules) { r.Softcap, r.Scale = 5, 1 })),
 			Want: divergence("attention.softcap").enters(probs0).values(5, 8).exact(),
 			port: layers(func(r *Rules) { r.Softcap = 8 }),

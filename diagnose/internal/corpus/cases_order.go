@@ -121,6 +121,20 @@ func moreOrderCases() []Case {
 			port: permutedRows("post_embed", inside(48, 12, strided(24, 6))),
 		},
 		{
+			ID: "X-order-requests", Row: "126", Title: "the two requests of a batch exchanged", base: seeded(4, func(s *Spec) { s.Pads = []int{0, 0} }),
+			Want: order("post_embed", "order.tokens", "input.embedding"),
+			port: permutedRows("post_embed", swappedHalves(96)),
+		},
+		{
+			ID: "X-order-kv-heads", Row: "99", Title: "key-value heads loaded in the other order", base: seeded(4),
+			Want: divergence("order.dims", "parallel.shard_order", "attention.head_map").enters("layer_00.k", "layer_00.v").exact(),
+			port: func(p *Plan) {
+				p.eachLayer(func(w *LayerWeights) {
+					w.K, w.V = w.K.permuteRows(swappedHalves(32)), w.V.permuteRows(swappedHalves(32))
+				})
+			},
+		},
+		{
 			ID: "X-order-strides", Row: "138", Title: "context of heads and tokens read through the wrong strides", base: seeded(4),
 			Want: order(ctx0, "order.channels", "order.dims", "order.tokens", "attention.head_map", "unknown"),
 			port: func(p *Plan) {

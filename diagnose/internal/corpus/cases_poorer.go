@@ -18,6 +18,7 @@ func poorer(faults []Case) []Case {
 		{[]string{"D1", "D2", "D8", "D11", "D15", "D16", "D19"}, withoutFacts},
 		{[]string{"D1", "D2", "D6", "D13", "D15", "D17"}, fewTokens},
 		{[]string{"D1", "D2", "D11"}, headAxis},
+		{[]string{"D1", "D2", "D8", "D9", "D13", "D14", "D15", "D16", "D17", "D18"}, otherShape},
 	} {
 		for _, id := range v.ids {
 			out = append(out, v.edit(byID[id]))
@@ -71,6 +72,19 @@ func fewTokens(c Case) Case {
 	c.Title += ", 9 tokens"
 	c.base = c.base.with(func(s *Spec) { s.Tokens = 9 })
 	c.Want.Silent = true
+	return c
+}
+
+// otherShape is a model of 3 layers with 4 wide heads over one key-value head,
+// other weights and 33 tokens.
+func otherShape(c Case) Case {
+	c.ID += "/mqa"
+	c.Title += ", 4 heads of 32 over one key-value head"
+	c.base = c.base.with(func(s *Spec) {
+		s.Seed, s.Tokens = 16, 33
+		s.Heads, s.KVHeads, s.HeadDim = 4, 1, 32
+		s.Layers, s.Block = 3, s.Block[:3]
+	})
 	return c
 }
 

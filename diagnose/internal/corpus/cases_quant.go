@@ -93,6 +93,24 @@ func quantCases() []Case {
 			},
 		},
 		{
+			ID: "X-quant-exponents", Row: "109", Title: "exponents of every eighth row of up taken from its neighbour: powers of two", base: seeded(12),
+			Want: divergence("quant.scale_layout", "norm.gain", "scale.constant").enters("layer_00.mlp_up"),
+			port: func(p *Plan) {
+				p.eachLayer(func(w *LayerWeights) {
+					w.Up = w.Up.clone()
+					for o := 0; o < w.Up.Out; o += 8 {
+						by := float32(2)
+						if o%16 == 0 {
+							by = 0.5
+						}
+						for i, v := range w.Up.row(o) {
+							w.Up.row(o)[i] = v * by
+						}
+					}
+				})
+			},
+		},
+		{
 			ID: "X-quant-global", Row: "110", Title: "up of every layer with gate's global scale: 3.2 times", base: seeded(12),
 			Want: divergence("scale.constant", "quant.scale_layout").enters("layer_00.mlp_up").exact(),
 			port: func(p *Plan) {

@@ -46,6 +46,11 @@ func moreResidualCases() []Case {
 			Want: divergence("scale.constant").enters("layer_02.attn_out").exact(), port: scaledAt(2, "attn_out", 0, 48, 0.5),
 		},
 		{
+			ID: "X-latent-affine", Row: "123", Title: "mean and spread of each latent channel not normalised", base: seeded(7, diffusion(500)),
+			Want: divergence("norm.gain", "offset.bias", "scale.constant", "input.embedding", "unknown").enters(embedPlace),
+			port: affine("post_embed"),
+		},
+		{
 			ID: "X-image-rows", Row: "78", Title: "image rows 12 to 35 scaled by 39.25", base: seeded(7),
 			Want: divergence("scale.row_class").enters(embedPlace).exact().never("scale.constant"), port: scaledAt(-1, "post_embed", 12, 36, 39.25),
 		},
@@ -70,6 +75,21 @@ func scaledAt(layer int, tap string, from, to int, by float64) func(p *Plan) {
 			for t := from; t < to; t++ {
 				for i, v := range x.Row(t) {
 					x.Row(t)[i] = p.Arith.round(float64(v) * by)
+				}
+			}
+		})
+	}
+}
+
+// affine gives each column of a checkpoint a factor and an offset of its own.
+func affine(tap string) func(p *Plan) {
+	return func(p *Plan) {
+		spread, mean := gaussian(8, "spread", p.Spec.Dim, 1.5, 0.3), gaussian(8, "mean", p.Spec.Dim, 0, 0.5)
+		p.hook(func(at Place, x *Mat) {
+			if at.Tap == tap {
+				for i, v := range x.Data {
+					d := i % x.Cols
+					x.Data[i] = p.Arith.round(float64(v)*float64(spread[d]) + float64(mean[d]))
 				}
 			}
 		})

@@ -23,6 +23,8 @@ type Plan struct {
 	Hook func(at Place, x *Mat)
 	// Edit changes the finished dump alone.
 	Edit func(r *Run)
+	// tokens, where set, changes a step's token ids.
+	tokens func(ids []int64) []int64
 }
 
 // hook adds a change to those there are.
@@ -72,6 +74,9 @@ func (p *Plan) run() *Run {
 	}
 	e := newEngine(p, r)
 	for step, in := range p.Spec.inputs() {
+		if p.tokens != nil {
+			in.tokens = p.tokens(in.tokens)
+		}
 		e.step(step, in)
 	}
 	if p.Edit != nil {

@@ -63,11 +63,14 @@ type Rules struct {
 	PostLN                            bool // norms after the residual additions
 	ParallelBlock                     bool // the MLP reads the block's input
 
-	QKVBias, OutBias  bool
-	Rope              Rope
-	SharedQ, SharedK  bool    // positions count the pads of a batch
-	Scale             float64 // of the scores; 0 means 1/sqrt(head dim)
-	Softcap           float64
+	QKVBias, OutBias bool
+	Rope             Rope
+	SharedQ, SharedK bool    // positions count the pads of a batch
+	Scale            float64 // of the scores; 0 means 1/sqrt(head dim)
+	Softcap          float64
+	// Temperature > 0 scales the scores of a query at position p by
+	// 1 + 0.1 ln(1 + floor(p/Temperature)), as Llama 4 does.
+	Temperature       float64
 	Window            int    // keys seen, the token itself included; 0 means all
 	Mask              string // "", "full", "topleft"
 	LookAhead         int
