@@ -198,10 +198,12 @@ class Collector:
         self._held: dict[str, Seen] = {}
         self._writer: DumpWriter | None = None
         self._rows = self._keys = 0
+        self._all_logits = False
 
-    def begin(self, writer: DumpWriter, rows: int, keys: int) -> None:
+    def begin(self, writer: DumpWriter, rows: int, keys: int, all_logits: bool) -> None:
         """Start a step of ``rows`` tokens that attend to ``keys`` positions."""
         self._writer, self._rows, self._keys, self._held = writer, rows, keys, {}
+        self._all_logits = all_logits
 
     def see(self, seen: Seen) -> None:
         """Take one tensor."""
@@ -244,9 +246,12 @@ class Collector:
             if self._neighbours and self._undo and self._head_dim:
                 array, columns = half_split(array, self._head_dim, self._rotary or self._head_dim), "half_split"
         dtype = self._dtype if seen.dtype == "float32" else seen.dtype
-        if name == "logits" and array.shape[0] == 1:
-            name, array = "last_logits", array[0]
-        self._writer.add(name, array, dtype=dtype, source=seen.name, columns=columns)
+        if name != "logits":
+            self._writer.add(name, array, dtype=dtype, source=seen.name, columns=columns)
+            return
+        if self._all_logits:
+            self._writer.add("logits", array, dtype=dtype, source=seen.name)
+        self._writer.add("last_logits", array[-1], dtype=dtype, source=seen.name)
 
 
 class LlamaCpp:
@@ -343,13 +348,14 @@ class LlamaCpp:
         ids: Sequence[int] | None = None,
         add_special: bool = True,
         decode: int = 0,
+        logits: str = "last",
         mode: str = "prefill",
         **writer_options: Any,
     ) -> list[int]:
         """Dump one prompt (text, or its ids) and ``decode`` greedy steps after it; return the ids that were generated.
 
-        Without ``decode`` the dump is in ``out`` itself; with it in ``step_0000`` (the prefill), ``step_0001``, ... The
-        other options are :class:`DumpWriter`'s.
+        Without ``decode`` the dump is in ``out`` itself; with it in ``step_0000`` (the prefill), ``step_0001``, ...
+        ``logits`` is ``last`` or ``all`` positions. The other options are :class:`DumpWriter`'s.
         """
         if (prompt is None) == (ids is None):
             raise DumpError("running llama.cpp: give either a prompt or its ids")
@@ -373,13 +379,13 @@ class LlamaCpp:
             ) as writer:
                 writer.add("prompt_tokens", np.array(new, np.int64))
                 writer.add("position_ids", np.arange(position, position + len(new), dtype=np.int64))
-                generated.append(self._step(writer, new, position))
+                generated.append(self._step(writer, new, position, logits == "all"))
         return generated
 
-    def _step(self, writer: DumpWriter, ids: Sequence[int], position: int) -> int:
+    def _step(self, writer: DumpWriter, ids: Sequence[int], position: int, all_logits: bool) -> int:
         """Evaluate ``ids`` with every tensor seen; return the greedy next id."""
         api, n = self._api, len(ids)
-        self._collector.begin(writer, n, position + n)
+        self._collector.begin(writer, n, position + n, all_logits)
         with self._batch(ids, position) as batch:
             status = api.llama_decode(self._context, batch)
         if self._error is not None:
@@ -485,6 +491,7 @@ def add_cli(subparsers: Any) -> None:
     what.add_argument("--ids", help="token ids instead: a .npy file (the reference's prompt_tokens.npy) or a JSON list")
     p.add_argument("--no-special", action="store_true", help="add no BOS, whatever the model says")
     p.add_argument("--decode", type=int, default=0, metavar="N", help="greedy steps after the prompt, each in its folder")
+    p.add_argument("--logits", choices=["last", "all"], default="last", help="which positions' logits to keep")
     p.add_argument("--columns", choices=["half_split", "interleaved"], default="half_split", help="order of q's and k's dims")
     p.add_argument("--n-ctx", type=int, default=2048)
     p.add_argument("--n-threads", type=int)
@@ -509,6 +516,7 @@ def run_cli(args: argparse.Namespace) -> int:
         ids=read_ids(args.ids) if args.ids else None,
         add_special=not args.no_special,
         decode=args.decode,
+        logits=args.logits,
         mode="teacher_forced" if args.ids else "prefill",
         layers=args.layers,
         tokens=args.tokens,

@@ -124,7 +124,8 @@ class MaxHooks:
             return
         path = known[1]
         before, after = input_of(path), output_of(path)
-        if before is not None and args:
+        # A fused norm takes (hidden, residual): neither alone is the residual stream that ffn_inp stands for.
+        if before is not None and args and not (before.name.endswith(".ffn_inp") and len(_tensors(args)) != 1):
             self._tap(before.name, _tensors(args[0]), f"{path} (input)", before.rank)
         tensors = _tensors(outputs)
         if after is not None:

@@ -39,8 +39,12 @@ LAYER_OUTPUTS: tuple[Row, ...] = (
     Row(rf"{_ATTN}\.(?:q_norm|q_layernorm)", "q_norm"),
     Row(rf"{_ATTN}\.(?:k_norm|k_layernorm)", "k_norm"),
     Row(r"self_attn|self_attention|attention|attn", "attn_out"),
-    Row(rf"{_ATTN}\.(?:o_proj|wo|out_proj|c_proj|dense)|attention\.output\.dense", "attn_out", 1),
-    Row(r"post_attention_layernorm|ffn_norm|ln_2|ln2|norm2", "post_attn_norm"),
+    Row(rf"{_ATTN}\.(?:o_proj|wo|out_proj|c_proj|dense)", "attn_out", 1),
+    # BERT: the block called "attention" ends with a norm; what it adds to the stream comes from the projection.
+    Row(r"attention\.output\.dense", "attn_out", -1),
+    Row(r"post_attention_layernorm|ffn_norm|ln_2|ln2|norm2|attention\.output\.LayerNorm", "post_attn_norm"),
+    # Sandwich norms (Gemma): "post_attention_layernorm" norms the attention's output, this one feeds the MLP.
+    Row(r"pre_feedforward_layernorm", "post_attn_norm", -1),
     Row(rf"{_MLP}\.(?:gate_proj|w1)", "mlp_gate"),
     Row(rf"{_MLP}\.(?:up_proj|w3|c_fc|fc1)|intermediate\.dense", "mlp_up"),
     Row(r"mlp|feed_forward|ffn|block_sparse_moe|moe", "mlp_out"),
@@ -50,6 +54,8 @@ LAYER_OUTPUTS: tuple[Row, ...] = (
 )
 LAYER_INPUTS: tuple[Row, ...] = (
     Row(rf"{_ATTN}\.(?:o_proj|wo|out_proj|c_proj|dense)|attention\.output\.dense", "attn_ctx"),
+    Row(r"post_attention_layernorm|ffn_norm|ln_2|ln2|norm2|attention\.output\.LayerNorm", "ffn_inp"),
+    Row(r"pre_feedforward_layernorm", "ffn_inp", -1),
     Row(rf"{_MLP}\.(?:down_proj|w2|c_proj|fc2)|output\.dense", "mlp_act"),
 )
 # Below the model itself.

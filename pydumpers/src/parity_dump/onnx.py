@@ -234,6 +234,7 @@ def dump(
     extra: Mapping[str, str] | None = None,
     everything: bool = False,
     optimize: bool = True,
+    logits: str = "last",
     row: int = 0,
     threads: int | None = None,
     providers: Sequence[str] = ("CPUExecutionProvider",),
@@ -242,8 +243,9 @@ def dump(
     """Run the model in ``file`` once and dump it; return the names written.
 
     Give ``ids`` (one sequence; mask, positions and an empty cache are made) or ``feeds`` (arrays by input name; of a batch,
-    ``row`` is dumped, without the tokens that ``attention_mask`` masks), or both: ``feeds`` win. ``extra`` and ``everything``
-    are :func:`choose`'s, the other options :class:`DumpWriter`'s.
+    ``row`` is dumped, without the tokens that ``attention_mask`` masks), or both: ``feeds`` win. ``logits`` is ``last`` (the
+    last real position) or ``all``, which adds ``logits``. ``extra`` and ``everything`` are :func:`choose`'s, the other
+    options :class:`DumpWriter`'s.
     """
     import onnx
     import onnxruntime as ort
@@ -282,7 +284,12 @@ def dump(
         for c in choices:
             array, dtype = (given[c.value], None) if c.value in given else (results[c.value], fetch[c.value][1])
             array = one_sequence(c.checkpoint, np.asarray(array), row, batch, keep)
-            writer.add(c.checkpoint, array, dtype=dtype, source=c.source)
+            if c.checkpoint != "logits" or array.ndim != 2:
+                writer.add(c.checkpoint, array, dtype=dtype, source=c.source)
+                continue
+            if logits == "all":
+                writer.add("logits", array, dtype=dtype, source=c.source)
+            writer.add("last_logits", array[-1], dtype=dtype, source=c.source)
         return writer.names
 
 
@@ -308,6 +315,7 @@ def add_cli(subparsers: Any) -> None:
     p.add_argument("--map", help="a JSON object: value name to checkpoint")
     p.add_argument("--list", action="store_true", help="list which value becomes which checkpoint, and stop")
     p.add_argument("--config", help="the model's config.json, for the manifest's facts")
+    p.add_argument("--logits", choices=["last", "all"], default="last", help="which positions' logits to keep")
     p.add_argument("--everything", action="store_true", help="also dump modules that no standard name is known for")
     p.add_argument("--no-optimize", action="store_true", help="turn ONNX Runtime's graph optimizations off")
     p.add_argument("--layers", help="which layers to keep, as in 0-3,last (last needs --config)")
@@ -342,6 +350,7 @@ def run_cli(args: argparse.Namespace) -> int:
         extra=extra,
         everything=args.everything,
         optimize=not args.no_optimize,
+        logits=args.logits,
         model=facts(json.loads(Path(args.config).read_text())) if args.config else None,
         prompt={"text": args.prompt, "add_special_tokens": not args.no_special} if args.prompt else None,
         layers=args.layers,

@@ -28,6 +28,8 @@ PROSE = (
     "aloud to the empty room."
 )
 CHAT = "The lighthouse keeper wrote every evening"
+# The modules that a reference depends on beside parity_dump.torch's own.
+CORE = ("arrays", "checks", "core", "dtypes", "hf_config", "names", "npyfile", "ranks", "selection")
 SENTENCE = "A notebook with blue pages lay open beside the lamp in the empty room."
 
 
@@ -56,16 +58,15 @@ def load(folder: Path, kind: str) -> Any:
     return cls.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
-def dump(model: Any, ids: list[int], out: Path, text: str) -> None:
-    """Dump one forward of ``model`` on ``ids``."""
+def dump(model: Any, ids: list[int], out: Path, name: str, logits: str = "last") -> None:
+    """Dump one forward of ``model``, called ``name`` in the manifest, on ``ids``."""
     import torch
 
     from parity_dump.torch import Dumper
 
     inputs = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones((1, len(ids)), dtype=torch.int64)}
-    with torch.no_grad(), Dumper(model, out, logits="all", overwrite=True):
+    with torch.no_grad(), Dumper(model, out, logits=logits, overwrite=True, model_facts={"id": name}):
         model(**inputs)
-    (out / "text.json").write_text(json.dumps({"text": text, "ids": ids}))
 
 
 class TextToLogits:
@@ -109,8 +110,8 @@ def main() -> None:
     """Make the references if they are not there yet and print their folder."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "parity" / "engines"
     scripts = [Path(__file__), HERE / "make_models.py"]
-    key = digest(*scripts, *(PACKAGE / "parity_dump").glob("*.py"))
-    refs, exports = root / f"refs-{key}", root / f"onnx-{digest(*scripts)}"
+    dumper = [*(PACKAGE / "parity_dump").glob("torch*.py"), *(PACKAGE / "parity_dump" / f"{n}.py" for n in CORE)]
+    refs, exports = root / f"refs-{digest(*scripts, *dumper)}", root / f"onnx-{digest(*scripts)}"
     if (refs / "paths.json").exists():
         print(refs)
         return
@@ -124,15 +125,17 @@ def main() -> None:
     message = [{"role": "user", "content": CHAT}]
     chat = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"]
     model = load(folder, "AutoModelForCausalLM")
-    dump(model, prose, refs / "prose", PROSE)
-    dump(model, chat, refs / "chat", CHAT)
+    dump(model, prose, refs / "prose", "SmolLM2-135M-Instruct", logits="all")
+    dump(model, chat, refs / "chat", "SmolLM2-135M-Instruct")
     export(model, prose, exports / "smollm2.onnx", "logits")
     del model
     minilm = minilm_folder()
     sentence = AutoTokenizer.from_pretrained(minilm)(SENTENCE)["input_ids"]
     encoder = load(minilm, "AutoModel")
-    dump(encoder, sentence, refs / "encoder", SENTENCE)
+    dump(encoder, sentence, refs / "encoder", "all-MiniLM-L6-v2")
     export(encoder, sentence, exports / "minilm.onnx", "last_hidden_state")
+    texts = {"prose": PROSE, "chat": CHAT, "encoder": SENTENCE}
+    (refs / "texts.json").write_text(json.dumps(texts))
     paths = {"smollm2": folder, "minilm": minilm, "onnx": exports}
     (refs / "paths.json").write_text(json.dumps({k: str(v) for k, v in paths.items()}))
     print(refs)
