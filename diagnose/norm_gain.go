@@ -71,7 +71,7 @@ func normGain(p normPair) (compare.Finding, bool) {
 		break
 	}
 	f.For = append(f.For,
-		fmt.Sprintf("port/reference is one number per dim, the same at every token (median %s, from %s to %s)", g6(medianOf(ratio)), g6(minOf(ratio)), g6(maxOf(ratio))),
+		fmt.Sprintf("port/reference is one number per dim, the same at every token (median %s, from %s to %s)", g6(medianOf(ratio)), g6(least(ratio)), g6(greatest(ratio))),
 		"eps and the normalisation are the same")
 	return f, true
 }
@@ -136,10 +136,10 @@ func scaleAll(x []float64, by float64) []float64 {
 
 // gainText sums up a gain.
 func gainText(g []float64) string {
-	return fmt.Sprintf("median %s, from %s to %s", g3(medianOf(g)), g3(minOf(g)), g3(maxOf(g)))
+	return fmt.Sprintf("median %s, from %s to %s", g3(medianOf(g)), g3(least(g)), g3(greatest(g)))
 }
 
-func minOf(x []float64) float64 {
+func least(x []float64) float64 {
 	m := math.Inf(1)
 	for _, v := range x {
 		m = min(m, v)
@@ -147,7 +147,7 @@ func minOf(x []float64) float64 {
 	return m
 }
 
-func maxOf(x []float64) float64 {
+func greatest(x []float64) float64 {
 	m := math.Inf(-1)
 	for _, v := range x {
 		m = max(m, v)

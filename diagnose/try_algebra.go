@@ -3,11 +3,14 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
-// algebraicTransforms are the what-ifs of the scale, norm, order and weight
-// hypotheses.
-var algebraicTransforms = []TransformSpec{
+// algebraicTransforms are the what-ifs of the algebraic hypotheses.
+var algebraicTransforms = slices.Concat(linearTransforms, axisTransforms, matrixTransforms, moeTransforms)
+
+// linearTransforms scale, shift and normalise.
+var linearTransforms = []TransformSpec{
 	{
 		Name: "scale_rows",
 		Params: []TransformParam{
@@ -169,4 +172,119 @@ func applyShift(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
 		}
 	}
 	return w, nil
+}
+
+// axisTransforms work on one axis of a tensor with more than two.
+var axisTransforms = []TransformSpec{
+	{
+		Name: "permute_axis",
+		Params: []TransformParam{
+			{Name: "order", Kind: argList, Required: true, Doc: "place i takes entry order[i]"},
+			{Name: "axis", Kind: argInt, Required: true},
+		},
+		Doc:     "reorder the entries of one axis of an image or latent",
+		Formula: "x[.., i, ..] := x[.., order[i], ..]",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			axis, order := a.int("axis", 0), a.ints("order")
+			if axis < 0 || axis >= len(v.Shape) || len(order) != v.Shape[axis] {
+				return nil, fmt.Errorf("an order of %d entries on axis %d does not fit %v", len(order), axis, v.Shape)
+			}
+			for _, i := range order {
+				if i < 0 || i >= len(order) {
+					return nil, fmt.Errorf("order holds %d, entries are 0 to %d", i, len(order)-1)
+				}
+			}
+			return v.like(axisBack(axisFirst(&v.Tensor, axis).takeRows(order), v.Shape, axis)), nil
+		},
+	},
+	{
+		Name:    "fit_axis",
+		Params:  []TransformParam{{Name: "axis", Kind: argInt, Required: true}},
+		Doc:     "undo one scale and shift for each entry of an axis, by least squares against the target",
+		Formula: "x := (x - m_c) / s_c with x = s_c·r + m_c",
+		apply: func(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			axis := a.int("axis", 0)
+			if err := needTarget(e, v); err != nil {
+				return nil, err
+			}
+			if axis < 0 || axis >= len(v.Shape) || !equalShape(v.Shape, e.target.Shape) {
+				return nil, fmt.Errorf("axis %d does not fit %v and %v", axis, v.Shape, e.target.Shape)
+			}
+			r := axisFirst(e.target, axis)
+			got := axisFirst(&v.Tensor, axis).mapRows(func(i int, row []float64) {
+				if m, s, _ := affine(r.Row(i), row); s != 0 {
+					for k := range row {
+						row[k] = (row[k] - m) / s
+					}
+				}
+			})
+			return v.like(axisBack(got, v.Shape, axis)), nil
+		},
+	},
+	{
+		Name: "restride",
+		Params: []TransformParam{
+			{Name: "width", Kind: argInt, Required: true, Doc: "dims of a head; 1 exchanges rows and columns"},
+			{Name: "inverse", Kind: argFlag},
+		},
+		Doc:     "read the same memory through other strides: [heads, T, width] as [T, heads, width], or the inverse",
+		Formula: "x[t, h, :] := memory of x at (h·T + t)·width",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			w := a.int("width", 0)
+			if w < 1 || v.Cols%w != 0 {
+				return nil, fmt.Errorf("heads of %d dims do not divide %d", w, v.Cols)
+			}
+			return v.like(restride(&v.Tensor, w, a.flag("inverse")).Data), nil
+		},
+	},
+}
+
+// matrixTransforms test linear maps without their matrices.
+var matrixTransforms = []TransformSpec{
+	{
+		Name:    "gram",
+		Params:  []TransformParam{{Name: "tap", Kind: argTap, Required: true, Doc: "the linear's input; of the reference for the target"}},
+		Doc:     "go on with the inner products of the linear's input and output, on both sides: what holds between them holds for any matrix",
+		Formula: "x := TAP·xᵀ, r := ref:TAP·rᵀ",
+		apply: func(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			word := a.word("tap", "")
+			in, _, err := e.tensor(word)
+			if err != nil {
+				return nil, err
+			}
+			want, _, err := e.tensor("ref:" + word)
+			if err != nil {
+				return nil, err
+			}
+			if in.Rows != v.Rows || in.Cols != v.Cols || want.Rows != e.target.Rows || want.Cols != e.target.Cols {
+				return nil, fmt.Errorf("%s has shape %v, the value %v: only a square matrix can be told from its transpose so", in.Name, in.Shape, v.Shape)
+			}
+			e.target, e.targetName = gram(want, e.target), "products of "+e.targetName
+			g := gram(in, &v.Tensor)
+			return v.sized(g.Rows, g.Cols, g.Data), nil
+		},
+	},
+	{
+		Name:    "unit_rows",
+		Doc:     "divide every row by its sum",
+		Formula: "x_t := x_t / Σ x_t",
+		apply: func(_ *tryEnv, v *tryValue, _ tryArgs) (*tryValue, error) {
+			return v.like(unitRows(&v.Tensor).Data), nil
+		},
+	},
+}
+
+// unitRows divides every row by its sum; a row of sum 0 stays.
+func unitRows(t *Tensor) *Tensor {
+	return t.mapRows(func(_ int, row []float64) {
+		var s float64
+		for _, x := range row {
+			s += x
+		}
+		if s != 0 {
+			for i := range row {
+				row[i] /= s
+			}
+		}
+	})
 }

@@ -1,0 +1,414 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/layerparity/parity/compare"
+)
+
+// moeHypothesis works the routing of a mixture of experts out again.
+var moeHypothesis = Hypothesis{
+	ID:     "moe",
+	Causes: []string{"moe.renormalise", "moe.scale", "moe.selection", "moe.shared", "benign.routing_tie"},
+	Taps:   []string{"expert_ids", "expert_weights", "moe_routed", "mlp_out"},
+	Needs:  "router_logits, expert_ids, expert_weights; moe_routed and moe_shared",
+	Silent: "both runs follow one rule; experts differ only where their scores are nearly equal, which is told as benign",
+	Source: "enumeration of {softmax, sigmoid, raw} x renormalise x scale x bias; top-k with a bias found by the perceptron rule; least squares of mlp_out on its parts; patterns P06, P16",
+	Test:   testMoE,
+}
+
+func testMoE(c *Context) []compare.Finding {
+	tests := map[string][]func(*Context) (compare.Finding, bool){
+		"expert_ids":     {routingTie, selectionRule},
+		"expert_weights": {routingTie, weightRule},
+		"moe_routed":     {routingTie, routedScale, routedRenorm},
+		"mlp_out":        {moeParts, routingTie},
+	}[c.Tap]
+	for _, test := range tests {
+		if f, ok := test(c); ok {
+			return []compare.Finding{f}
+		}
+	}
+	return nil
+}
+
+// routing is what one run dumped of its router.
+type routing struct{ logits, ids, weights *Tensor }
+
+func (c *Context) routing(s Side) (r routing, ok bool) {
+	r.logits, ok = c.Tensor(s, c.TapName("router_logits"))
+	if !ok {
+		return r, false
+	}
+	r.ids, ok = c.Tensor(s, c.TapName("expert_ids"))
+	if !ok || r.ids.Rows != r.logits.Rows {
+		return r, false
+	}
+	r.weights, _ = c.Tensor(s, c.TapName("expert_weights"))
+	return r, true
+}
+
+// flips lists the tokens whose experts differ as sets, and among them those
+// whose margin is too small to decide: the gap between the experts that were
+// exchanged is under three errors of the token's logits.
+func (c *Context) flips() (flipped, ties []int, r, p routing, ok bool) {
+	r, ok = c.routing(Ref)
+	p, ok2 := c.routing(Port)
+	if !ok || !ok2 || len(r.ids.Data) != len(p.ids.Data) || len(r.logits.Data) != len(p.logits.Data) {
+		return nil, nil, r, p, false
+	}
+	u := unitOf(r.logits, p.logits)
+	for t := range r.ids.Rows {
+		a, b := setOf(r.ids.Row(t)), setOf(p.ids.Row(t))
+		if slices.Equal(a, b) {
+			continue
+		}
+		flipped = append(flipped, t)
+		x, y := r.logits.Row(t), p.logits.Row(t)
+		noise, gap := 0.0, 0.0
+		for i, v := range x {
+			noise = max(noise, math.Abs(y[i]-v), u*math.Abs(v))
+		}
+		for _, i := range a {
+			for _, j := range b {
+				if !slices.Contains(b, i) && !slices.Contains(a, j) {
+					gap = max(gap, math.Abs(x[i]-x[j]))
+				}
+			}
+		}
+		if gap <= 3*noise {
+			ties = append(ties, t)
+		}
+	}
+	return flipped, ties, r, p, true
+}
+
+func setOf(ids []float64) []int {
+	out := make([]int, len(ids))
+	for i, v := range ids {
+		out[i] = int(v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// routingTie: every token with other experts was a near tie, and all others
+// agree.
+func routingTie(c *Context) (compare.Finding, bool) {
+	flipped, ties, r, _, ok := c.flips()
+	if !ok || len(flipped) == 0 || len(ties) < len(flipped) || 2*len(flipped) > r.ids.Rows {
+		return compare.Finding{}, false
+	}
+	ref, port, ok := c.Pair(c.At)
+	if !ok {
+		return compare.Finding{}, false
+	}
+	if c.Tap == "mlp_out" && !c.both(c.TapName("expert_ids")) {
+		return compare.Finding{}, false
+	}
+	aside := port.mapRows(func(t int, row []float64) {
+		if slices.Contains(flipped, t) {
+			copy(row, ref.Row(t))
+		}
+	})
+	tr := trial{before: distance(ref, port), after: distance(ref, aside), floor: c.FloorOf(c.At), values: len(ref.Data)}
+	if c.Tap != "expert_ids" && !(tr.after.Token <= c.FloorOf(c.At)) {
+		return compare.Finding{}, false
+	}
+	f := c.signature("benign.routing_tie", tr)
+	sides(&f, plural(len(flipped), "token"), "other experts of nearly equal score")
+	f.Values["flipped"] = len(flipped)
+	f.Claim = fmt.Sprintf("%s of layer %d (%s) chose other experts, each between scores that are equal within the logits' error: a tie, not a fault", plural(len(flipped), "token"), c.Layer, rangesOf(flipped))
+	f.For = append(f.For,
+		"the gap between the exchanged experts' logits is under three times the error of the logits at every one of these tokens",
+		fmt.Sprintf("with these tokens set aside %s differs by %s (floor %s)", c.At, g2(tr.after.Token), g2(float64(f.Floor))))
+	f.Verify = "compare the port with itself on other hardware or batch sizes: ties flip there too"
+	f.Fix = "nothing to fix in the model"
+	return f, true
+}
+
+// weightRule: the weights follow another rule.
+func weightRule(c *Context) (compare.Finding, bool) {
+	ref, port, ok := c.Pair(c.At)
+	r, ok1 := c.routing(Ref)
+	p, ok2 := c.routing(Port)
+	if !ok || !ok1 || !ok2 || !port.finite() {
+		return compare.Finding{}, false
+	}
+	rule, refErr := readRouting(r.logits, r.ids, ref, c.ruleFloor(ref))
+	if !refErr.below(exactFloors * c.ruleFloor(ref)) {
+		c.Note("moe at %s: the reference's weights follow none of the known rules (nearest %s, rel %s)", c.At, rule.text(), g2(refErr.Token))
+		return compare.Finding{}, false
+	}
+	got, portErr := readRouting(p.logits, p.ids, port, c.ruleFloor(port))
+	if got.Score == rule.Score && got.Renorm == rule.Renorm && near(got.Scale, rule.Scale, 1e-3) && (got.Bias == nil) == (rule.Bias == nil) {
+		return compare.Finding{}, false
+	}
+	byRef, ok1 := rule.apply(p.logits, p.ids)
+	byPort, ok2 := got.apply(p.logits, p.ids)
+	if !ok1 || !ok2 {
+		return compare.Finding{}, false
+	}
+	t, own, ok := c.ruleTrial(ref, port, byRef, byPort, 1+len(got.Bias))
+	if !ok {
+		return compare.Finding{}, false
+	}
+	cause := "moe.scale"
+	switch {
+	case got.Bias != nil || rule.Bias != nil, got.Score != rule.Score && got.Score != "raw" && rule.Score != "raw":
+		cause = "moe.selection"
+	case got.Renorm != rule.Renorm || got.Score != rule.Score:
+		cause = "moe.renormalise"
+	}
+	f, ok := c.finding(cause, t)
+	if !ok {
+		return f, false
+	}
+	sides(&f, rule.text(), got.text())
+	if cause == "moe.scale" {
+		sides(&f, rule.Scale, got.Scale)
+		if k, ok := name(got.Scale/rule.Scale, namedTolerance, c.constants()); ok {
+			f.Values["named"] = k.Name
+		}
+	}
+	f.Claim = fmt.Sprintf("expert weights are %s in the port, %s in the reference", got.text(), rule.text())
+	f.For = append(f.For, fmt.Sprintf("worked out from each run's own router logits and ids: the port's rule gives the port's weights to %s, the reference's the reference's to %s", g2(portErr.Token), g2(refErr.Token)))
+	if cause == "moe.renormalise" && got.Score == rule.Score && !got.Renorm {
+		alpha, _ := rowScales(ref, port)
+		f.For = append(f.For, fmt.Sprintf("per token the port's weights are the reference's times the sum of the chosen scores, %s to %s", g3(least(alpha)), g3(greatest(alpha))))
+	}
+	if own {
+		f.Try = c.tryLine("from(%s) | %s | target(port)", c.TapName("router_logits"), got.call(c.TapName("expert_ids")))
+	} else {
+		f.Try = c.tryLine("from(%s) | %s", c.TapName("router_logits"), rule.call(c.TapName("expert_ids")))
+	}
+	f.Verify = "read norm_topk_prob, scoring_func, routed_scaling_factor and the correction bias on both sides, and the order of softmax and top-k"
+	f.Fix = "weigh the experts by: " + rule.text()
+	return f, true
+}
+
+// selectionRule: the sets follow other scores: a bias that one side leaves out.
+func selectionRule(c *Context) (compare.Finding, bool) {
+	flipped, ties, r, p, ok := c.flips()
+	if !ok || len(flipped) == len(ties) {
+		return compare.Finding{}, false
+	}
+	kinds := []string{"sigmoid", "softmax", "raw"}
+	plainRef, plainPort := chosenByTopK("raw", nil, r), chosenByTopK("raw", nil, p)
+	if plainRef == plainPort {
+		return compare.Finding{}, false
+	}
+	biased, side := r, Ref
+	if plainRef {
+		biased, side = p, Port
+	}
+	for _, kind := range kinds {
+		bias, found := selectionBias(kind, biased.logits, biased.ids)
+		if !found || !chosenByTopK(kind, bias, biased) {
+			continue
+		}
+		tr := trial{before: distance(r.ids, p.ids), floor: c.FloorOf(c.At), values: len(r.ids.Data), params: len(bias)}
+		f := c.signature("moe.selection", tr)
+		chain := fmt.Sprintf("from(%s) | topk(%d, score=%s, bias=%s)", c.TapName("router_logits"), r.ids.Cols, kind, formatList(bias))
+		if side == Port {
+			chain += " | target(port)"
+		}
+		if res, err := Try(c, []string{chain}); err == nil {
+			f.After = res.After.RelL2
+			if f.After == 0 && tr.values >= valuesPerParam*tr.params {
+				f.Proof = compare.ProofExact
+				f.Try = c.tryLine("%s", chain)
+			}
+		}
+		rules := [2]string{fmt.Sprintf("top %d of %s + bias", r.ids.Cols, kind), fmt.Sprintf("top %d of the scores alone", r.ids.Cols)}
+		if side == Port {
+			rules[0], rules[1] = rules[1], rules[0]
+		}
+		sides(&f, rules[0], rules[1])
+		f.Values["flipped"] = len(flipped)
+		f.Claim = fmt.Sprintf("experts are chosen by the %s in the port, by the %s in the reference", rules[1], rules[0])
+		f.For = append(f.For,
+			fmt.Sprintf("%s of %d have other experts, %d of them far from a tie, while the router logits agree", plural(len(flipped), "token"), r.ids.Rows, len(flipped)-len(ties)),
+			fmt.Sprintf("one side's sets are the plain top %d at every token; the other's are that of score plus one number per expert, which exists (found: from %s to %s)", r.ids.Cols, g3(least(bias)), g3(greatest(bias))))
+		f.Verify = "see whether the correction bias (e_score_correction_bias) is loaded, and used for the choice only"
+		f.Fix = "choose by score plus bias, weigh by the score, as the reference does"
+		return f, true
+	}
+	f := c.signature("moe.selection", trial{before: distance(r.ids, p.ids), after: distance(r.ids, p.ids), floor: c.FloorOf(c.At), values: len(r.ids.Data)})
+	sides(&f, "top k of its scores", "another choice")
+	f.Claim = fmt.Sprintf("%s choose other experts although the router logits agree and the scores are no ties", plural(len(flipped)-len(ties), "token"))
+	f.For = append(f.For, fmt.Sprintf("%d of %d flipped tokens are ties", len(ties), len(flipped)))
+	f.Verify = "compare the selection: groups of experts, bias, the number of experts per token"
+	f.Fix = "choose the experts as the reference does"
+	return f, true
+}
+
+// chosenByTopK tells whether the chosen sets are the top k at every token.
+func chosenByTopK(kind string, bias []float64, r routing) bool {
+	for t := range r.ids.Rows {
+		want := topk(scores(kind, r.logits.Row(t)), bias, r.ids.Cols)
+		slices.Sort(want)
+		if !slices.Equal(want, setOf(r.ids.Row(t))) {
+			return false
+		}
+	}
+	return true
+}
+
+// routedScale: the routed sum differs by one factor while its weights agree.
+func routedScale(c *Context) (compare.Finding, bool) {
+	ref, port, ok := c.Pair(c.At)
+	if !ok || !ref.finite() || !port.finite() {
+		return compare.Finding{}, false
+	}
+	alpha, resid := rowScales(ref, port)
+	a := medianOf(alpha)
+	f, ok := constantScale(c, ref, port, alpha, resid, a)
+	if !ok {
+		return f, false
+	}
+	f.Cause = "moe.scale"
+	f.Claim = fmt.Sprintf("the port's routed experts are %s times the reference's", g6(a))
+	if n, ok := f.Values["named"]; ok {
+		f.Claim += fmt.Sprintf(" (%v)", n)
+	}
+	if r, ok := c.routing(Ref); ok && r.weights != nil {
+		if p, ok := c.Tensor(Port, c.TapName("expert_weights")); ok && len(p.Data) == len(r.weights.Data) {
+			f.For = append(f.For, fmt.Sprintf("expert_weights agree to %s, so the factor comes after them", g2(distance(r.weights, p).Whole)))
+		}
+	}
+	if s, p, ok := c.Pair(c.TapName("moe_shared")); ok {
+		f.For = append(f.For, fmt.Sprintf("moe_shared agrees to %s", g2(distance(s, p).Whole)))
+	}
+	f.Verify = "count how often routed_scaling_factor is applied: in the router's weights, in the fused kernel, on the sum"
+	f.Fix = "apply the routed scale once"
+	return f, true
+}
+
+// routedRenorm: where the weights were not dumped, the routed sum differs by the
+// sum of the chosen scores per token.
+func routedRenorm(c *Context) (compare.Finding, bool) {
+	ref, port, ok := c.Pair(c.At)
+	r, ok2 := c.routing(Port)
+	if !ok || !ok2 || c.both(c.TapName("expert_weights")) || !ref.finite() || !port.finite() {
+		return compare.Finding{}, false
+	}
+	for _, score := range []string{"softmax", "sigmoid"} {
+		rule := moeRule{Score: score, Scale: 1}
+		w, ok := rule.apply(r.logits, r.ids)
+		if !ok {
+			continue
+		}
+		for _, up := range []bool{false, true} {
+			got := port.mapRows(func(t int, row []float64) {
+				var s float64
+				for _, v := range w.Row(t) {
+					s += v
+				}
+				if up {
+					s = 1 / s
+				}
+				for i := range row {
+					row[i] /= s
+				}
+			})
+			f, ok := c.finding("moe.renormalise", c.tryOn(ref, port, got, 0))
+			if !ok {
+				continue
+			}
+			names := [2]string{"weights divided by their sum", "weights as scored"}
+			if up {
+				names[0], names[1] = names[1], names[0]
+			}
+			sides(&f, names[0], names[1])
+			f.Claim = fmt.Sprintf("per token the routed sum differs by the sum of the chosen %s scores: %s in the port, %s in the reference", score, names[1], names[0])
+			f.Try = c.tryLine("route_sum(%s, %s, score=%s, inverse=%v)", c.TapName("router_logits"), c.TapName("expert_ids"), score, up)
+			f.For = append(f.For, fmt.Sprintf("with it rel_l2 is %s (before %s); nothing is fitted", g2(float64(f.After)), g2(float64(f.Before))))
+			f.Verify = "read norm_topk_prob on both sides"
+			f.Fix = "use " + names[0]
+			return f, true
+		}
+	}
+	return compare.Finding{}, false
+}
+
+// moeParts: the sum of routed and shared experts has other coefficients.
+func moeParts(c *Context) (compare.Finding, bool) {
+	ref, port, ok := c.Pair(c.At)
+	if !ok || !ref.finite() || !port.finite() {
+		return compare.Finding{}, false
+	}
+	var coef [2][]float64
+	var parts [2][]*Tensor
+	for _, s := range []Side{Ref, Port} {
+		y := ref
+		if s == Port {
+			y = port
+		}
+		routed, ok1 := c.Tensor(s, c.TapName("moe_routed"))
+		shared, ok2 := c.Tensor(s, c.TapName("moe_shared"))
+		if !ok1 || !ok2 || len(routed.Data) != len(y.Data) || len(shared.Data) != len(y.Data) {
+			return compare.Finding{}, false
+		}
+		v, err := combine(y.Data, [][]float64{routed.Data, shared.Data}, y.Rows, rowWeights(y))
+		if err != nil {
+			return compare.Finding{}, false
+		}
+		for i := range v {
+			switch {
+			case math.Abs(v[i]-1) < 1e-3:
+				v[i] = 1
+			case math.Abs(v[i]) < 1e-3:
+				v[i] = 0
+			}
+		}
+		coef[s], parts[s] = v, []*Tensor{routed, shared}
+		if e := distance(y, linear(parts[s], v)); !e.below(exactFloors * max(c.ruleFloor(y), c.localFloor(c.At))) {
+			return compare.Finding{}, false
+		}
+	}
+	dr, ds := math.Abs(coef[Port][0]-coef[Ref][0]), math.Abs(coef[Port][1]-coef[Ref][1])
+	if max(dr, ds) < 0.01 {
+		return compare.Finding{}, false
+	}
+	t, own, ok := c.ruleTrial(ref, port, linear(parts[Port], coef[Ref]), linear(parts[Port], coef[Port]), 2)
+	if !ok {
+		return compare.Finding{}, false
+	}
+	cause := "moe.shared"
+	if ds < 0.01 {
+		cause = "moe.scale"
+	}
+	f, ok := c.finding(cause, t)
+	if !ok {
+		return f, false
+	}
+	f.Values["routed"], f.Values["shared"] = compare.Num(coef[Port][0]), compare.Num(coef[Port][1])
+	sides(&f, sumText(coef[Ref]), sumText(coef[Port]))
+	f.Claim = fmt.Sprintf("%s = %s in the port, %s in the reference", c.At, sumText(coef[Port]), sumText(coef[Ref]))
+	if k, ok := name(coef[Port][1], namedTolerance, c.constants()); ok && cause == "moe.shared" {
+		f.Values["named"] = k.Name
+	}
+	f.For = append(f.For, fmt.Sprintf("solved within each run alone; with the reference's coefficients the port's parts give the reference to %s (before %s)", g2(t.after.Whole), g2(t.before.Whole)))
+	side := coef[Ref]
+	tail := ""
+	if own {
+		side, tail = coef[Port], " | target(port)"
+	}
+	f.Try = c.tryLine("from(%s) | scale(%s) | add(%s, times=%s)%s", c.TapName("moe_routed"), formatNum(side[0]), c.TapName("moe_shared"), formatNum(side[1]), tail)
+	f.Verify = "see where the shared expert is added: before or after the routed scale, once or on every rank before the reduce"
+	f.Fix = "add the parts as the reference does: " + sumText(coef[Ref])
+	return f, true
+}
+
+func sumText(c []float64) string {
+	term := func(v float64, what string) string {
+		if v == 1 {
+			return what
+		}
+		return g6(v) + " x " + what
+	}
+	return term(c[0], "routed") + " + " + term(c[1], "shared")
+}
