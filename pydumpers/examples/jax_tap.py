@@ -1,7 +1,7 @@
 """Dump a JAX model under jit: taps placed by hand, and a dumper that waits for them.
 
-    pip install './pydumpers[jax]'
-    python examples/jax_tap.py --out port/
+pip install './pydumpers[jax]'
+python examples/jax_tap.py --out port/
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Dump a MAX graph that you build yourself: taps become further outputs, and are taken off when it runs.
 
-    pip install ./pydumpers max
-    python examples/max_graph.py --out port/
+pip install ./pydumpers max
+python examples/max_graph.py --out port/
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Dump a model inside SGLang's scheduler processes. Needs SGLang and a GPU; not run by this project (see parity_dump.sglang).
 
-    pip install './pydumpers[torch]' sglang
-    PARITY_OUT=port/ python examples/sglang_hook.py hub-name
+pip install './pydumpers[torch]' sglang
+PARITY_OUT=port/ python examples/sglang_hook.py hub-name
 """
 
 import os

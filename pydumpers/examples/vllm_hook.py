@@ -1,7 +1,7 @@
 """Dump a model inside vLLM's workers. Needs vLLM and a GPU; not run by this project (see parity_dump.vllm).
 
-    pip install './pydumpers[torch]' vllm
-    VLLM_ALLOW_INSECURE_SERIALIZATION=1 python examples/vllm_hook.py --model hub-name --out port/
+pip install './pydumpers[torch]' vllm
+VLLM_ALLOW_INSECURE_SERIALIZATION=1 python examples/vllm_hook.py --model hub-name --out port/
 """
 
 import argparse

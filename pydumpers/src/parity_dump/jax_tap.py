@@ -19,9 +19,9 @@ values returned as further outputs (aux), and the model's own result the same bi
 change of the function's signature, works inside ``scan`` (:func:`indexed_tap`) and writes each value as it comes.
 
 What goes wrong elsewhere and is loud here: callbacks run behind the caller's back, so a plain ``DumpWriter`` would close
-before they have run (refused); a function that was traced outside a dumper has no taps in it, and jit's cache keeps it that
-way (the dump is empty, which is an error: clear the cache or trace inside); a numpy scalar promotes a bf16 model to float32
-(a warning, from the dtype of ``params``). What only you can know: a Python global is baked into a trace; changing it
+before they have run (refused); a function that was traced outside a dumper has no taps in it, and jit's cache, which goes
+by the function and its shapes, keeps it that way, so a Dumper clears the caches; a numpy scalar promotes a bf16 model to
+float32 (a warning, from the dtype of ``params``). What only you can know: a Python global is baked into a trace; changing it
 afterwards changes nothing, so pass what varies as an argument.
 """
 
@@ -65,7 +65,9 @@ class Dumper(DumpWriter):
     """A :class:`~parity_dump.DumpWriter` that waits for JAX's callbacks before it closes.
 
     ``params``, any pytree of arrays, tells the model's dtype: that of most of its values. ``ordered=False`` lets callbacks
-    come in any order, which a function that runs on several devices needs. The other arguments are DumpWriter's.
+    come in any order, which a function that runs on several devices needs. ``fresh=False`` keeps JAX's compilation caches,
+    so that the next of many dumpers does not compile again: what was traced without a dumper then stays without taps. The
+    other arguments are DumpWriter's.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Dumper(DumpWriter):
         *,
         params: Any = None,
         ordered: bool = True,
+        fresh: bool = True,
         dumper: str = "parity_dump.jax_tap",
         **options: Any,
     ) -> None:
@@ -82,7 +85,7 @@ class Dumper(DumpWriter):
             model["dtype"] = params_dtype(params)
         options.setdefault("framework", framework_facts())
         super().__init__(out, dumper=dumper, model=model, **options)
-        self.ordered = ordered
+        self.ordered, self._fresh = ordered, fresh
         self._failed: BaseException | None = None
 
     def receive(self, name: str, array: Any) -> None:
@@ -92,6 +95,14 @@ class Dumper(DumpWriter):
             self.add(name, values, dtype=dtype)
         except BaseException as e:
             self._failed = self._failed or e
+
+    def __enter__(self) -> Dumper:
+        import jax
+
+        if self._fresh:
+            jax.clear_caches()
+        super().__enter__()
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         import jax

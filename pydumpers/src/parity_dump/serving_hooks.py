@@ -107,7 +107,7 @@ class ServingDumper:
                 self._pre(module, self._on_layer_input)
                 self._post(module, self._on_layer, index)
             elif index is not None and rest in _SPECIAL:
-                self._post(module, _SPECIAL[rest], self, index, module)
+                self._post(module, _SPECIAL[rest], self, index, model.get_submodule(path.rpartition(".")[0]))
             elif place is not None and place.rank % 10 == 0:
                 self._post(module, self._on_output, place.name)
             elif path.rpartition(".")[2] == "logits_processor":
@@ -198,34 +198,32 @@ class ServingDumper:
             self.add("logits", t, "logits_processor")
         self._end_step()
 
-    def _on_qkv(self, index: int, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _on_qkv(self, index: int, parent: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         t = first(output)
-        # Each rank has its own heads: the projection's own sizes tell, not the config.
-        sizes = [getattr(module, "q_size", None), getattr(module, "kv_size", None)]
-        if sizes[0] is None and hasattr(module, "num_heads"):
-            sizes = [module.num_heads * module.head_size, module.num_kv_heads * module.head_size]
-        if t is None or sizes[0] is None or sizes[1] is None or t.shape[-1] != sizes[0] + 2 * sizes[1]:
+        # Each rank has its own heads, so the attention module's own sizes tell, not the config.
+        q, kv = getattr(parent, "q_size", None), getattr(parent, "kv_size", None)
+        if t is None or q is None or kv is None or t.shape[-1] != q + 2 * kv:
             return
-        for tap, part in zip("qkv", t.split([sizes[0], sizes[1], sizes[1]], dim=-1), strict=True):
+        for tap, part in zip("qkv", t.split([q, kv, kv], dim=-1), strict=True):
             self.add(layer_name(index, tap), part, f"qkv_proj ({tap})")
 
-    def _on_gate_up(self, index: int, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _on_gate_up(self, index: int, parent: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         t = first(output)
         if t is not None:
             for tap, part in zip(("mlp_gate", "mlp_up"), t.chunk(2, dim=-1), strict=True):
                 self.add(layer_name(index, tap), part, "gate_up_proj")
 
-    def _on_rotary(self, index: int, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _on_rotary(self, index: int, parent: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if isinstance(output, (tuple, list)) and len(output) == 2:
             self.add(layer_name(index, "q_rope"), output[0], "rotary_emb")
             self.add(layer_name(index, "k_rope"), output[1], "rotary_emb")
 
-    def _on_context(self, index: int, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _on_context(self, index: int, parent: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         t = first(output)
         if t is not None:
             self.add(layer_name(index, "attn_ctx"), t, "attn")
 
-    def _on_activation(self, index: int, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+    def _on_activation(self, index: int, parent: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         t = first(output)
         if t is not None:
             self.add(layer_name(index, "mlp_act"), t, "act_fn")

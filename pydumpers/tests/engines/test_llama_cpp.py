@@ -115,7 +115,7 @@ def test_what_cannot_run_is_an_error(model, tmp_path):
     with pytest.raises(DumpError, match="no such file"):
         LlamaCpp(tmp_path / "no.gguf")
     (tmp_path / "bad.gguf").write_bytes(b"GGUF but not really")
-    with pytest.raises(DumpError, match="llama.cpp refused it"):
+    with pytest.raises(DumpError, match=r"llama\.cpp refused it"):
         LlamaCpp(tmp_path / "bad.gguf")
 
 

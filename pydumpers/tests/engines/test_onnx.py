@@ -193,8 +193,8 @@ class Session:
 
 def test_usual_inputs_are_made_from_the_ids_and_an_unusual_one_is_asked_for():
     cache = Spec("past_key_values.0.key", "tensor(float16)", ["batch", 3, "past", 64])
-    got = feeds_for(Session(Spec("input_ids", "tensor(int32)", [1, "T"]), Spec("position_ids", "tensor(int64)", [1, "T"]), cache),
-                    [5, 6])  # fmt: skip
+    ids, positions = Spec("input_ids", "tensor(int32)", [1, "T"]), Spec("position_ids", "tensor(int64)", [1, "T"])
+    got = feeds_for(Session(ids, positions, cache), [5, 6])
     assert got["input_ids"].dtype == np.int32
     np.testing.assert_array_equal(got["position_ids"], [[0, 1]])
     assert got["past_key_values.0.key"].shape == (1, 3, 0, 64)
