@@ -13,9 +13,16 @@ import (
 // chosen from, the choice flipped inside the noise. Such tokens are counted, and
 // set aside in the checkpoints after it. The same set in another order is a tie
 // too.
+//
+// Attention of the next blocks mixes such a token into all later ones, so from
+// there on every token after the first flipped one is set aside.
 func (p *part) breakTies() {
 	aside := make(map[int]bool)
+	layer := -1 // of the last flip
 	for _, pr := range p.Pairs {
+		if len(aside) > 0 && pr.Layer > layer && layer >= 0 {
+			aside, layer = fromFirst(aside, p.tokenCount()), -1
+		}
 		if len(aside) > 0 && pr.Kind != dump.KindInput && !pr.integers() {
 			pr.ties = aside
 		}
@@ -38,8 +45,34 @@ func (p *part) breakTies() {
 		if len(flips) > 0 {
 			pr.Out.Notes = append(pr.Out.Notes, fmt.Sprintf("%d tokens chose other experts within the error of the router's logits: ties, set aside from here on", len(flips)))
 		}
-		aside = next
+		if len(flips) > 0 {
+			aside, layer = next, pr.Layer
+		}
 	}
+}
+
+// fromFirst sets aside every token from the first flipped one on.
+func fromFirst(aside map[int]bool, tokens int) map[int]bool {
+	first := tokens
+	for t := range aside {
+		first = min(first, t)
+	}
+	out := make(map[int]bool, tokens-first)
+	for t := first; t < tokens; t++ {
+		out[t] = true
+	}
+	return out
+}
+
+// tokenCount is the largest number of tokens of a pair.
+func (p *part) tokenCount() int {
+	n := p.tokens
+	for _, pr := range p.Pairs {
+		if pr.rel != nil {
+			n = max(n, len(pr.rel))
+		}
+	}
+	return n
 }
 
 // flips returns, by token, how many ids differ there for no more reason than

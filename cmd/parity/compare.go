@@ -9,6 +9,7 @@ import (
 // newCompareCmd builds `parity compare`.
 func newCompareCmd(e *env) *cobra.Command {
 	var f compareFlags
+	var why bool
 	cmd := &cobra.Command{
 		Use:   "compare REF PORT",
 		Short: "Compare two dumps: can they be trusted, and where does the error enter",
@@ -32,10 +33,14 @@ Exit statuses:
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: dumpArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if why {
+				return f.run(cmd, e, args, explain(cmd, e))
+			}
 			return f.run(cmd, e, args, nil)
 		},
 	}
 	f.register(cmd)
+	cmd.Flags().BoolVar(&why, "explain", false, "test hypotheses too, as parity explain does")
 	return cmd
 }
 

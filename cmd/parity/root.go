@@ -41,6 +41,8 @@ func (e *exitError) Unwrap() error { return e.err }
 var commands = []func(*env) *cobra.Command{
 	newCompareCmd,
 	newValidateCmd,
+	newExplainCmd,
+	newTryCmd,
 	newInspectCmd,
 	newVersionCmd,
 }
