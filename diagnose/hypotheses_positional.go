@@ -7,5 +7,7 @@ var positional = []Hypothesis{
 	ropeLayoutHypothesis,
 	attentionHypothesis,
 	contextHypothesis,
+	kvHypothesis,
+	recurrentHypothesis,
 	logitCapHypothesis,
 }

@@ -16,6 +16,8 @@ var attentionTransforms = []TransformSpec{
 			{Name: "scale", Kind: argNumber, Doc: "1/sqrt(head_dim) by default"},
 			{Name: "map", Kind: argList, Doc: "key head of each query head; 0,0,1,1,... by default"},
 			{Name: "cache", Kind: argFlag, Doc: "take the keys of the steps before too"},
+			{Name: "zero", Kind: argRanges, Doc: "these keys read as zero"},
+			{Name: "copy", Kind: argList, Doc: "[to, from, ...]: key to reads as key from"},
 			{Name: "head_dim", Kind: argInt, Doc: "the model's by default"},
 		},
 		Doc:     "attention scores of dumped queries and keys",
@@ -197,6 +199,8 @@ var attentionTransforms = []TransformSpec{
 			{Name: "v", Kind: argTap, Required: true},
 			{Name: "map", Kind: argList, Doc: "value head of each query head; 0,0,1,1,... by default"},
 			{Name: "cache", Kind: argFlag, Doc: "take the values of the steps before too"},
+			{Name: "zero", Kind: argRanges, Doc: "these values read as zero"},
+			{Name: "copy", Kind: argList, Doc: "[to, from, ...]: value to reads as value from"},
 			{Name: "head_dim", Kind: argInt, Doc: "the model's by default"},
 		},
 		Doc:     "probabilities times dumped values: the attention context",
@@ -234,6 +238,47 @@ func (e *tryEnv) keyed(word string, cache bool) (*Tensor, Side, error) {
 	return t, side, nil
 }
 
+// edited returns keys or values with rows set to zero or to other rows, as zero=
+// and copy= say.
+func edited(t *Tensor, a tryArgs) (*Tensor, error) {
+	if !a.has("zero") && !a.has("copy") {
+		return t, nil
+	}
+	zero, err := chosen(a, "zero", t.Rows)
+	if err != nil {
+		return nil, err
+	}
+	var zeros []int
+	for i, z := range zero {
+		if z && a.has("zero") {
+			zeros = append(zeros, i)
+		}
+	}
+	moves := a.ints("copy")
+	if len(moves)%2 != 0 {
+		return nil, fmt.Errorf("copy takes pairs [to, from, ...]")
+	}
+	for _, i := range moves {
+		if i < 0 || i >= t.Rows {
+			return nil, fmt.Errorf("row %d is outside 0 to %d", i, t.Rows-1)
+		}
+	}
+	return rewritten(t, zeros, moves), nil
+}
+
+// rewritten is a copy with rows set to zero, and pairs (to, from) of rows copied
+// from the original.
+func rewritten(t *Tensor, zeros, moves []int) *Tensor {
+	out := t.like(append([]float64(nil), t.Data...))
+	for _, i := range zeros {
+		clear(out.Row(i))
+	}
+	for i := 0; i+1 < len(moves); i += 2 {
+		copy(out.Row(moves[i]), t.Row(moves[i+1]))
+	}
+	return out
+}
+
 func applyScores(e *tryEnv, _ *tryValue, a tryArgs) (*tryValue, error) {
 	q, side, err := e.tensor(a.word("q", ""))
 	if err != nil {
@@ -241,6 +286,9 @@ func applyScores(e *tryEnv, _ *tryValue, a tryArgs) (*tryValue, error) {
 	}
 	e.side, e.set = side, true
 	k, _, err := e.keyed(a.word("k", ""), a.flag("cache"))
+	if err == nil {
+		k, err = edited(k, a)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +317,9 @@ func applyAttend(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
 		return nil, err
 	}
 	t, _, err := e.keyed(a.word("v", ""), a.flag("cache"))
+	if err == nil {
+		t, err = edited(t, a)
+	}
 	if err != nil {
 		return nil, err
 	}
