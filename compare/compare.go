@@ -139,7 +139,7 @@ func (c *Comparison) collect(parts []*part, alone []lonely, o Options) {
 	}
 	for _, p := range parts {
 		for _, pr := range p.Pairs {
-			if err := pr.fill(entry); err != nil {
+			if err := pr.fill(entry, o.Detail); err != nil {
 				pr.err = err
 			}
 			c.Checkpoints = append(c.Checkpoints, pr.Out)

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -46,7 +45,7 @@ func tokenOneMinusCos(p *Pair) []float64 {
 }
 
 // fill turns a judged pair into the report's checkpoint.
-func (p *Pair) fill(entry *Pair) error {
+func (p *Pair) fill(entry *Pair, detail bool) error {
 	c := p.Out
 	c.Tokens, c.Dims = p.Geo.Tokens, p.Geo.Cols
 	switch {
@@ -61,7 +60,7 @@ func (p *Pair) fill(entry *Pair) error {
 		return nil
 	}
 	if p.sums != nil {
-		if err := p.fillFigures(); err != nil {
+		if err := p.fillFigures(detail); err != nil {
 			c.Status, c.Reason = Unreadable, err.Error()
 			return err
 		}
@@ -97,7 +96,7 @@ func (p *Pair) status(entry *Pair) (Status, string) {
 }
 
 // fillFigures derives everything the report prints from the sums.
-func (p *Pair) fillFigures() (err error) {
+func (p *Pair) fillFigures(detail bool) (err error) {
 	c := p.Out
 	c.Figures = figures(p)
 	if at := p.sums.Whole.MaxAt; at >= 0 {
@@ -123,8 +122,8 @@ func (p *Pair) fillFigures() (err error) {
 		i := Num(median(p.inc))
 		c.IncrementError = &i
 	}
-	p.fillTokens()
-	p.fillDims()
+	p.fillTokens(detail)
+	p.fillDims(detail)
 	p.fillNonFinite()
 	if c.Dominant, err = p.dominant(); err != nil {
 		return err
@@ -138,47 +137,77 @@ func (p *Pair) fillFigures() (err error) {
 	return nil
 }
 
-// fillTokens lists the figures of all tokens, the median and the worst.
-func (p *Pair) fillTokens() {
-	ms := tokenMoments(p.sums, p.Geo)
-	all := make([]TokenFigures, len(ms))
-	for r, m := range ms {
-		t, b := r, (*int)(nil)
-		if !p.Geo.Grouped {
-			t, b = p.Geo.token(r)
-		}
-		all[r] = TokenFigures{Token: t, Batch: b, Cos: Num(m.Cos()), OneMinusCos: Num(m.OneMinusCos()), RelL2: Num(p.rel[r]),
-			Error: Num(energy(p.rel[r])), MaxDiff: Num(m.Max), NormRatio: Num(m.NormRatio()), Scale: Num(m.Scale())}
+// tokenFigures are the figures of row r of the grouped moments.
+func (p *Pair) tokenFigures(ms []kernel.Moments, r int) TokenFigures {
+	t, b := r, (*int)(nil)
+	if !p.Geo.Grouped {
+		t, b = p.Geo.token(r)
 	}
-	p.Out.PerToken = all
-	if len(all) == 0 {
+	m := ms[r]
+	return TokenFigures{Token: t, Batch: b, Cos: Num(m.Cos()), OneMinusCos: Num(m.OneMinusCos()), RelL2: Num(p.rel[r]),
+		Error: Num(energy(p.rel[r])), MaxDiff: Num(m.Max), NormRatio: Num(m.NormRatio()), Scale: Num(m.Scale())}
+}
+
+// fillTokens lists the median token, the worst and, on demand, all.
+func (p *Pair) fillTokens(detail bool) {
+	ms := tokenMoments(p.sums, p.Geo)
+	if len(ms) == 0 {
 		return
 	}
-	sorted := slices.Clone(all)
-	slices.SortStableFunc(sorted, func(a, b TokenFigures) int { return compareNaNLast(float64(b.RelL2), float64(a.RelL2)) })
-	p.Out.MedianToken = &sorted[len(sorted)-1-int(0.5*float64(len(sorted)-1))]
-	if sorted[0].RelL2 != 0 {
-		p.Out.WorstTokens = slices.Clone(sorted[:min(worstListed, len(sorted))])
+	if detail {
+		for r := range ms {
+			p.Out.PerToken = append(p.Out.PerToken, p.tokenFigures(ms, r))
+		}
+	}
+	order := worstFirst(p.rel)
+	median := p.tokenFigures(ms, order[len(order)-1-(len(order)-1)/2])
+	p.Out.MedianToken = &median
+	if p.rel[order[0]] == 0 {
+		return
+	}
+	for _, r := range order[:min(worstListed, len(order))] {
+		p.Out.WorstTokens = append(p.Out.WorstTokens, p.tokenFigures(ms, r))
 	}
 }
 
-// fillDims lists the figures of all dims and the worst, by their share of the
-// error.
-func (p *Pair) fillDims() {
-	type dim struct {
-		DimFigures
-		d2 float64
+// worstFirst orders indices by falling value, NaN first, ties by index.
+func worstFirst(x []float64) []int {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
 	}
-	all := make([]dim, len(p.sums.Col))
-	p.Out.PerDim = make([]DimFigures, len(all))
+	slices.SortFunc(order, func(a, b int) int {
+		if c := compareNaNLast(x[b], x[a]); c != 0 {
+			return c
+		}
+		return a - b
+	})
+	return order
+}
+
+// dimFigures are the figures of column i.
+func (p *Pair) dimFigures(i int) DimFigures {
+	m := p.sums.Col[i]
+	return DimFigures{Dim: i, Cos: Num(m.Cos()), OneMinusCos: Num(m.OneMinusCos()), RelL2: Num(m.RelL2()), MaxDiff: Num(m.Max), NormRatio: Num(m.NormRatio())}
+}
+
+// fillDims lists the dims that hold most of the error and, on demand, all.
+func (p *Pair) fillDims(detail bool) {
+	if detail {
+		for i := range p.sums.Col {
+			p.Out.PerDim = append(p.Out.PerDim, p.dimFigures(i))
+		}
+	}
+	d2 := make([]float64, len(p.sums.Col))
 	for i, m := range p.sums.Col {
-		all[i] = dim{DimFigures{Dim: i, Cos: Num(m.Cos()), OneMinusCos: Num(m.OneMinusCos()), RelL2: Num(m.RelL2()), MaxDiff: Num(m.Max), NormRatio: Num(m.NormRatio())}, math.Ldexp(m.D2, 2*m.Exp)}
-		p.Out.PerDim[i] = all[i].DimFigures
+		d2[i] = m.D2
+		if m.Exp != 0 {
+			d2[i] = math.Ldexp(m.D2, 2*m.Exp)
+		}
 	}
-	slices.SortStableFunc(all, func(a, b dim) int { return cmp.Compare(b.d2, a.d2) })
-	for _, d := range all[:min(worstListed, len(all))] {
-		if d.d2 > 0 {
-			p.Out.WorstDims = append(p.Out.WorstDims, d.DimFigures)
+	for _, i := range topIndices(d2, min(worstListed, len(d2))) {
+		if d2[i] > 0 {
+			p.Out.WorstDims = append(p.Out.WorstDims, p.dimFigures(i))
 		}
 	}
 }

@@ -47,6 +47,8 @@ type Options struct {
 	// Strict is what validate asks for: no applicable guard may be left
 	// unchecked.
 	Strict bool
+	// Detail asks for the figures of every token and dim, not the worst alone.
+	Detail bool
 	// Workers is the number of goroutines that read and sum; 0 takes the CPUs
 	// of the cgroup's quota. Results do not depend on it.
 	Workers int

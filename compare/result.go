@@ -177,10 +177,10 @@ type Checkpoint struct {
 	Notes   []string `json:"notes,omitempty"`
 	Reason  string   `json:"reason,omitempty"`
 
-	// PerToken and PerDim are all rows and columns; reports print them on
-	// demand, JSON leaves them out.
-	PerToken []TokenFigures `json:"-"`
-	PerDim   []DimFigures   `json:"-"`
+	// PerToken and PerDim are all rows and columns, where Options.Detail asks
+	// for them.
+	PerToken []TokenFigures `json:"per_token,omitempty"`
+	PerDim   []DimFigures   `json:"per_dim,omitempty"`
 }
 
 // Stored says what a side's file holds.

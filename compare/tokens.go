@@ -58,9 +58,43 @@ func quantile(x []float64, q float64) float64 {
 		return math.NaN()
 	}
 	s := slices.Clone(x)
-	slices.SortFunc(s, compareNaNLast)
-	return s[int(q*float64(len(s)-1))]
+	return selectNth(s, int(q*float64(len(s)-1)))
 }
+
+// selectNth returns the k-th smallest of x, NaN last, and reorders x: Hoare's
+// selection, since a median of every column of every checkpoint is asked for.
+func selectNth(x []float64, k int) float64 {
+	lo, hi := 0, len(x)-1
+	for lo < hi {
+		pivot := x[lo+(hi-lo)/2]
+		i, j := lo, hi
+		for i <= j {
+			for less(x[i], pivot) {
+				i++
+			}
+			for less(pivot, x[j]) {
+				j--
+			}
+			if i <= j {
+				x[i], x[j] = x[j], x[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			hi = j
+		case k >= i:
+			lo = i
+		default:
+			return x[k]
+		}
+	}
+	return x[k]
+}
+
+// less orders floats with NaN last.
+func less(a, b float64) bool { return a < b || (b != b && a == a) }
 
 // compareNaNLast orders floats with NaN after +Inf.
 func compareNaNLast(a, b float64) int {

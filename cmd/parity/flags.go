@@ -43,6 +43,7 @@ func (f *compareFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.thresholds, "threshold", nil, "limits by name: 'GLOB:cos=0.999,rel_l2=0.01,max_rel=0.1'; the last match wins")
 	fl.StringVar(&f.floor, "floor", "", "hold all checkpoints to one precision's noise floor: float32, tf32, float16, bfloat16, 8-bit, unknown")
 	fl.StringArrayVar(&f.allowUnpaired, "allow-unpaired", nil, "required checkpoints (glob) that may lack a partner")
+	fl.BoolVar(&f.detail, "detail", false, "put the figures of every token and dim into the JSON report, not the worst alone")
 	fl.IntVar(&f.workers, "workers", 0, "goroutines that read and sum (default: the CPUs of the cgroup's quota); results do not depend on it")
 	fl.BoolVar(&f.gitBisect, "git-bisect", false, "exit for `git bisect run`: 0 good, 1 bad, everything else 125 (skip)")
 	f.out.register(cmd)
@@ -130,7 +131,7 @@ func (f *compareFlags) renames() (ref, port []dump.Rename, err error) {
 func (f *compareFlags) options() (compare.Options, error) {
 	o := compare.DefaultOptions()
 	o.Version = versionString()
-	o.Workers, o.Strict = f.workers, f.strict
+	o.Workers, o.Strict, o.Detail = f.workers, f.strict, f.detail
 	o.AllowUnpaired = f.allowUnpaired
 	if !(f.cos >= -1 && f.cos <= 1) {
 		return o, fmt.Errorf("--cos %v: a cosine lies in -1..1", f.cos)
