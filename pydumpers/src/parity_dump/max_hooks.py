@@ -58,6 +58,7 @@ class MaxHooks:
         self._subgraphs: dict[int, Any] = {}
         self._lost: dict[str, int] = {}
         self._result_names: dict[Any, list[str]] = {}
+        self._vocab: int | None = None
         self._undo: list[tuple[Any, str, Any]] = []
 
     # ---- installing ------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ class MaxHooks:
 
     def name_v3(self, root: Any) -> None:
         """Remember the path of every V3 module below ``root``, if it is one (a function can be staged too)."""
-        for path, module in getattr(root, "descendants", ()):
+        for path, module in _walk_v3(root):
             self._name(module, path)
 
     def _name(self, layer: Any, path: str) -> None:
@@ -128,6 +129,8 @@ class MaxHooks:
         if before is not None and args and not (before.name.endswith(".ffn_inp") and len(_tensors(args)) != 1):
             self._tap(before.name, _tensors(args[0]), f"{path} (input)", before.rank)
         tensors = _tensors(outputs)
+        if after is not None and after.name == "post_embed":
+            self._vocab = _rows(getattr(layer, "weight", None))
         if after is not None:
             self._tap_output(after.name, after.rank, tensors, path)
         elif self._everything and tensors:
@@ -169,6 +172,10 @@ class MaxHooks:
         if known is None or known[0] is not graph or id(graph) in self._subgraphs:
             output(graph, *outputs)
             return
+        first = _tensors(outputs[0]) if outputs else []
+        if "logits" not in known[1].taps and first and self._vocab and first[0].shape[-1] == self._vocab:
+            # A tied head is no module's call in V3: the model multiplies by the embedding's weight itself.
+            known[1].add("logits", first[:1], source="output 0")
         output_with_taps(graph, outputs, known[1], output)
         self.recorder.announce(known[1])
 
@@ -282,6 +289,25 @@ def _walk_v2(layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _walk_v2(child, f"{path}.{name}" if path else name)
 
 
+def _walk_v3(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield ``(path, module)`` for everything below a V3 module: in its attributes, and in lists and dicts among them."""
+    from max.experimental.nn import Module
+
+    if isinstance(value, Module):
+        if path:
+            yield path, value
+        children = vars(value).items()
+    elif isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, (list, tuple)):
+        children = {str(i): v for i, v in enumerate(value)}.items()
+    else:
+        return
+    for name, child in children:
+        transparent = isinstance(child, Module) and child.name_transparent
+        yield from _walk_v3(child, path if transparent else f"{path}.{name}" if path else str(name))
+
+
 def _tensors(value: Any) -> list[Any]:
     """Return the graph's tensor symbols in a value: a tensor, a V3 tensor's shards, or a list or tuple of these."""
     from max.graph import TensorValue
@@ -292,6 +318,14 @@ def _tensors(value: Any) -> list[Any]:
         return [t for v in value for t in _tensors(v)]
     shards = getattr(value, "graph_values", None)
     return [s for s in shards or () if isinstance(s, TensorValue)]
+
+
+def _rows(weight: Any) -> int | None:
+    """Return how many rows an embedding's weight has: the size of the vocabulary; None where it has no weight."""
+    try:
+        return int(weight.shape[0])
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return None
 
 
 def _alike(a: Any, b: Any) -> bool:

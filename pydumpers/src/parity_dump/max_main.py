@@ -52,7 +52,7 @@ def hooks_from_environment(argv: list[str]) -> MaxHooks:
 
 
 def run_max(argv: list[str]) -> int:
-    """Run ``max`` with ``argv`` and return its exit status; errors of the dump are told on stderr, with status 2."""
+    """Run ``max`` with ``argv`` and return its exit status; errors of the dump are told on stderr, with status 1."""
     from max._entrypoints.pipelines import main
 
     sys.argv = ["max", *argv]
@@ -67,7 +67,7 @@ def run_max(argv: list[str]) -> int:
             hooks.check()
     except DumpError as e:
         print(f"parity-dump max: {e}", file=sys.stderr)
-        return 2
+        return 1
     for path in hooks.recorder.written:
         print(f"parity-dump max: wrote {path}", file=sys.stderr)
     return status
