@@ -175,6 +175,7 @@ class DumpWriter:
                 raise DumpError(f"adding {name}: {e}") from e
             if axes is not None and len(axes) != values.ndim:
                 raise DumpError(f"adding {name}: {len(axes)} axes {tuple(axes)} for an array of shape {values.shape}")
+            shard = check_shard(name, shard) if shard is not None else None
             axes = tuple(axes) if axes is not None else default_axes(name, values.ndim)
 
             entry = self._entries.get(name)
@@ -248,7 +249,10 @@ class DumpWriter:
         """Give a :class:`DumpWarning` and keep it in the manifest under ``warnings``, once."""
         if message not in self.warnings:
             self.warnings.append(message)
-            _warnings.warn(f"{self.path}: {message}", DumpWarning, stacklevel=4)
+            self._say(message)
+
+    def _say(self, message: str) -> None:
+        _warnings.warn(f"{self.path}: {message}", DumpWarning, stacklevel=5)
 
     @property
     def names(self) -> list[str]:
@@ -273,10 +277,13 @@ class DumpWriter:
                 return
             self._closed = True
             empty = complete and not self._entries
-            if complete:
-                for d in doubts(self._entries, self._crc, self.model, sampled=self._layers is not None):
-                    self.warn(d)
+            found = []
+            if complete and not empty:
+                found = doubts(self._entries, self._crc, self.model, sampled=self._layers is not None)
+            self.warnings += found
             self._write_manifest(complete and not empty, error)
+            for doubt in found:  # Note: after the manifest, since a caller may turn warnings into errors.
+                self._say(doubt)
             if empty:
                 raise DumpError(
                     f"closing {self.path}: no tensor was added; did the hooks fire (torch.compile and CUDA graphs bypass "
@@ -420,7 +427,7 @@ def _entry(
     if columns is not None:
         entry["columns"] = columns
     if shard is not None:
-        entry["shard"] = check_shard(name, shard)
+        entry["shard"] = dict(shard)
     if inputs is not None:
         entry["inputs"] = list(inputs)
     return entry
@@ -428,12 +435,9 @@ def _entry(
 
 def _prepare(root: Path, path: Path, overwrite: bool) -> None:
     """Make ``path``; refuse, or with ``overwrite`` clear, what an older dump left there or nested below it."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise DumpError(f"making folder {path}: {e.strerror or e}") from e
-    folders = [path] + [d for d in path.rglob("*") if d.is_dir() and _NESTED.match(d.name) and _NESTED.match(_below(path, d))]
-    above = {p for p in (path.parent, path.parent.parent) if root in (p, *p.parents) and p != path}
+    below = [d for d in path.rglob("*") if d.is_dir() and all(_NESTED.match(part) for part in d.relative_to(path).parts)]
+    folders = [path, *below] if path.is_dir() else []
+    above = {p for p in (path.parent, path.parent.parent) if root in (p, *p.parents) and p != path and p.is_dir()}
     old = [f for d in folders for f in sorted(d.iterdir()) if _is_dump_file(f)]
     clash = [f for d in above for f in sorted(d.iterdir()) if _is_dump_file(f)]
     if (old or clash) and not overwrite:
@@ -444,10 +448,13 @@ def _prepare(root: Path, path: Path, overwrite: bool) -> None:
     # Manifests first: a clearing that is interrupted must not look like a whole dump.
     for f in sorted(old + clash, key=lambda f: f.suffix != ".json"):
         f.unlink()
-
-
-def _below(path: Path, folder: Path) -> str:
-    return folder.relative_to(path).parts[0]
+    for d in sorted(folders, key=lambda d: len(d.parts), reverse=True):
+        if d != path and not any(d.iterdir()):
+            d.rmdir()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise DumpError(f"making folder {path}: {e.strerror or e}") from e
 
 
 def _is_dump_file(f: Path) -> bool:
