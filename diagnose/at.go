@@ -5,16 +5,15 @@ import (
 	"strings"
 
 	"github.com/layerparity/parity/compare"
+	"github.com/layerparity/parity/dump"
 )
 
 // At stands at a checkpoint of a comparison, for a what-if. The name may carry
 // the label of a step and rank; without one the first part that has it counts.
 func At(c *compare.Comparison, name string) (*Context, error) {
 	for _, part := range c.Parts {
-		base := name
-		if l := part.Label(); l != "" {
-			base = strings.TrimPrefix(name, l+"/")
-		}
+		// A chosen part has no label, and its full name is understood all the same.
+		base := strings.TrimPrefix(name, dump.Label(part.Step, part.Rank)+"/")
 		src := NewSource(c, part)
 		if src.Has(Ref, base) {
 			return NewContext(src, base, floorOf(part), func(string, ...any) {}), nil

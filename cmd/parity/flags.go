@@ -27,6 +27,7 @@ type compareFlags struct {
 	workers       int
 	gitBisect     bool
 	strict        bool
+	detail        bool
 	out           output
 }
 
