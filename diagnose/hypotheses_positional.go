@@ -3,6 +3,7 @@ package diagnose
 // positional are the hypotheses about positions, attention and what a run keeps
 // from step to step.
 var positional = []Hypothesis{
+	layerSetHypothesis,
 	ropeHypothesis,
 	ropeLayoutHypothesis,
 	attentionHypothesis,
@@ -10,4 +11,5 @@ var positional = []Hypothesis{
 	kvHypothesis,
 	recurrentHypothesis,
 	logitCapHypothesis,
+	tokenHypothesis,
 }
