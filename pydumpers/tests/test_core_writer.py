@@ -139,9 +139,10 @@ def test_the_limit_counts_whole_files(tmp_path):
         w.add("ids", np.arange(6))  # 128 + 8 * 6: as large
         w.add("layer_00", hidden(0))
         assert w.bytes_written == 2 * size == sum(f.stat().st_size for f in (tmp_path / "a").iterdir())
-    with pytest.raises(DumpTooLargeError, match=f"would hold {2 * size} bytes, over the limit of {2 * size - 1}"), DumpWriter(
-        tmp_path / "b", dumper="t", max_bytes=2 * size - 1
-    ) as w:
+    with (
+        pytest.raises(DumpTooLargeError, match=f"would hold {2 * size} bytes, over the limit of {2 * size - 1}"),
+        DumpWriter(tmp_path / "b", dumper="t", max_bytes=2 * size - 1) as w,
+    ):
         w.add("ids", np.arange(6))
         w.add("layer_00", hidden(0))
     assert manifest(tmp_path / "b")["complete"] is False
@@ -149,9 +150,10 @@ def test_the_limit_counts_whole_files(tmp_path):
 
 @pytest.mark.parametrize(("policy", "kept"), [("first", 1.0), ("last", 3.0)])
 def test_a_place_that_fires_again_is_counted_and_loud(tmp_path, policy, kept):
-    with pytest.warns(DumpWarning, match=f"layer_00 was produced more than once in this run; the {policy} values"), DumpWriter(
-        tmp_path, dumper="t", repeat=policy
-    ) as w:
+    with (
+        pytest.warns(DumpWarning, match=f"layer_00 was produced more than once in this run; the {policy} values"),
+        DumpWriter(tmp_path, dumper="t", repeat=policy) as w,
+    ):
         w.add("prompt_tokens", np.arange(4))
         for v in (1, 2, 3):
             w.add("layer_00", np.full((4, 3), v, np.float32))

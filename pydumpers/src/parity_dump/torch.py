@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 
 from .core import DumpWriter, Repeat, Storage, pop_sink, push_sink
-from .dtypes import RAW_FLOATS
+from .dtypes import RAW_FLOATS, normalize
 from .errors import DumpError, DumpWarning
 from .estimate import check_room, estimate_bytes
 from .names import default_axes, layer_name, split_layer
@@ -57,7 +57,7 @@ def to_numpy(x: Any) -> tuple[npt.NDArray[Any], str]:
         return cpu.view(torch.int16).numpy().view(np.uint16), dtype
     if dtype in RAW_FLOATS:
         return cpu.view(torch.uint8).numpy(), dtype
-    return cpu.numpy(), dtype
+    return normalize(cpu.numpy(), None)
 
 
 class Dumper:

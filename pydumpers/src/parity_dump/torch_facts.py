@@ -56,11 +56,11 @@ def framework_facts(model: Any) -> dict[str, Any]:
 
 def refuse_unhookable(model: Any) -> None:
     """Raise :class:`DumpError` for a model whose modules do not run as Python modules, so that hooks would not fire."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise DumpError(f"hooking {type(model).__name__}: a scripted model runs no Python hooks; dump the original module")
     for name, m in model.named_modules():
+        where = f"its module {name!r}" if name else "the model"
+        if isinstance(m, torch.jit.ScriptModule):
+            raise DumpError(f"hooking {type(model).__name__}: {where} is scripted and runs no Python hooks; dump the original")
         if hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None:
-            where = f"its module {name!r}" if name else "the model"
             raise DumpError(
                 f"hooking {type(model).__name__}: {where} is compiled (torch.compile), so hooks would not fire; dump the "
                 "original (model._orig_mod), or set TORCHDYNAMO_DISABLE=1 before loading it"

@@ -78,10 +78,15 @@ def pairing(before: Any, after: Any) -> tuple[str, str] | None:
     pairs. The last row is used; a row that was not turned (position 0) fits every reading and tells nothing.
     """
     d = min(before.shape[-1], after.shape[-1])
-    d -= d % 2
-    if d < 4 or before.shape[0] == 0 or before.shape[1] != after.shape[1]:
+    if before.shape[0] == 0 or before.shape[1] != after.shape[1]:
         return None
     a, b = before[-1, :, :d].double(), after[-1, :, :d].double()
+    turned = (a != b).any(0).nonzero().flatten()
+    d = int(turned[-1]) + 1 if len(turned) else 0  # a partial rotation leaves the last dims of a head alone
+    d += d % 2
+    if d < 4 or d > a.shape[-1]:
+        return None
+    a, b = a[:, :d], b[:, :d]
     spread: dict[tuple[str, str], float] = {}
     for x in ("half_split", "interleaved"):
         for y in ("half_split", "interleaved"):
