@@ -31,7 +31,8 @@ func (p *part) settle() {
 			case c.aside != "" || c.state.benign:
 				// says nothing by itself
 				agree++
-			case c.state.bad || c.rel == nil:
+			case c.state.bad || c.rel == nil || 2*len(c.judged()) < len(c.rel):
+				// one whose tokens were mostly set aside contradicts nothing
 				all = false
 			case pr.Out.Ints == nil && !(c.state.e < pr.state.e/layoutRatio):
 				all = false

@@ -149,7 +149,11 @@ func (p *Pair) gainTail(own []float64, unit float64) float64 {
 	for t, r := range own {
 		g[t] = r / math.Sqrt(in2[t]+unit*unit)
 	}
-	return quantile(g, 0.98)
+	if n == 0 {
+		return math.NaN()
+	}
+	// The least of the worst 2 % of the tokens, the worst of a few.
+	return selectNth(g, int(math.Ceil(0.98*float64(n)-1e-9))-1)
 }
 
 func sq(x float64) float64 { return x * x }

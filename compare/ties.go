@@ -89,7 +89,8 @@ func (p *part) flips(ids *Pair) (map[int]int64, error) {
 	}
 	tokens, k := shape[0], shape[1]
 	var a, b []float64
-	if router != nil && router.comparable() && router.Geo.Rows == tokens {
+	// Logits that are off themselves explain nothing: the flips are their fault.
+	if router != nil && router.comparable() && router.Geo.Rows == tokens && energy(median(router.judged())) <= router.floor() {
 		if a, err = router.Ref.Float64s(); err != nil {
 			return nil, err
 		}
