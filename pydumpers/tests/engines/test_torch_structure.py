@@ -276,7 +276,8 @@ def test_facts_come_from_the_config(dumps, tmp_path):
     with torch.no_grad(), Dumper(model, tmp_path, model_facts={"id": "tiny"}):
         model(input_ids=ids())
     m = manifest_of(tmp_path)
-    want = {"id": "tiny", "class": "MixtralForCausalLM", "dtype": "bfloat16", "num_layers": 3, "hidden_size": 32, "num_heads": 4,
+    want = {"id": "tiny", "class": "MixtralForCausalLM", "dtype": "bfloat16", "num_layers": 3, "hidden_size": 32,
+            "num_heads": 4,
             "num_kv_heads": 2, "head_dim": 8, "intermediate_size": 48, "vocab_size": 97, "num_experts": 4,
             "num_experts_per_tok": 2}  # fmt: skip
     assert {k: m["model"][k] for k in want} == want
