@@ -168,7 +168,7 @@ func (s *screen) table(c *compare.Comparison) error {
 	list := rows(c, s.o.All)
 	for _, r := range list {
 		line := r.cells()
-		line[1] = shorten(line[1], s.width-70)
+		line[1] = shorten(line[1], s.width-74)
 		if err := t.Append(line); err != nil {
 			return err
 		}

@@ -203,6 +203,7 @@ func summary(results []result, markdown bool) {
 		}
 		fmt.Println()
 	}
+	places(results)
 	var exact, exactRight, fault, faultRight, value, valueRight, clean, cleanRight, place, placeRight int
 	for _, r := range results {
 		w := r.c.Want
@@ -231,6 +232,42 @@ func summary(results []result, markdown bool) {
 	fmt.Printf("right value within 1 %%: %d of %d\n", valueRight, value)
 	fmt.Printf("right place: %d of %d\n", placeRight, place)
 	fmt.Printf("silent on clean pairs: %d of %d\n", cleanRight, clean)
+}
+
+// places prints how often the entering checkpoint is right, silent or wrong on
+// faults, and how often a clean pair is accused of one: the table that the rule
+// of docs/metrics.md is judged by.
+func places(results []result) {
+	type row struct{ right, silent, wrong, falsely, clean int }
+	rows := map[string]*row{"float32": {}, "bfloat16": {}}
+	for _, r := range results {
+		class := "float32"
+		if r.c.DType() != "float32" {
+			class = "bfloat16"
+		}
+		t := rows[class]
+		switch {
+		case r.failure != nil:
+		case r.c.Want.Clean:
+			t.clean++
+			if r.enters != "" || r.verdict != string(compare.Parity) {
+				t.falsely++
+			}
+		case len(r.c.Want.Enters) == 0 || r.verdict == string(compare.Untrusted):
+		case slices.Contains(r.c.Want.Enters, r.enters):
+			t.right++
+		case r.enters == "":
+			t.silent++
+		default:
+			t.wrong++
+		}
+	}
+	fmt.Println("| port | place right | silent | wrong | clean pairs | falsely accused |\n|---|--:|--:|--:|--:|--:|")
+	for _, class := range []string{"float32", "bfloat16"} {
+		t := rows[class]
+		fmt.Printf("| %s | %d | %d | %d | %d | %d |\n", map[string]string{"float32": "float32", "bfloat16": "16-bit and tf32"}[class], t.right, t.silent, t.wrong, t.clean, t.falsely)
+	}
+	fmt.Println()
 }
 
 // or returns the first that is not empty.
