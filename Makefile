@@ -29,12 +29,14 @@ test-go:
 	$(GO) test ./...
 
 test-py: $(VENV)/.done build
-	cd pydumpers && PARITY_BIN=$(CURDIR)/bin/parity $(PY) -m pytest tests
+	cd pydumpers && PYTHONPATH=src PARITY_BIN=$(CURDIR)/bin/parity $(PY) -m pytest tests
 
+# The package itself is not installed: clones share the environment.
 $(VENV)/.done:
 	@mkdir -p $(CACHE)
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install -q --disable-pip-version-check -e './pydumpers[dev]'
+	$(PY) -c 'import tomllib; p = tomllib.load(open("pydumpers/pyproject.toml", "rb"))["project"]; print("\n".join(p["dependencies"] + p["optional-dependencies"]["dev"]))' > $(VENV)/requirements.txt
+	$(PY) -m pip install -q --disable-pip-version-check -r $(VENV)/requirements.txt
 	@touch $@
 
 test-engines: build ## the dumpers on real engines, in cached environments
