@@ -293,17 +293,16 @@ def _walk_v3(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield ``(path, module)`` for everything below a V3 module: in its attributes, and in lists and dicts among them."""
     from max.experimental.nn import Module
 
+    children: dict[str, Any] = {}
     if isinstance(value, Module):
         if path:
             yield path, value
-        children = vars(value).items()
-    elif isinstance(value, dict):
-        children = value.items()
-    elif isinstance(value, (list, tuple)):
-        children = {str(i): v for i, v in enumerate(value)}.items()
-    else:
-        return
-    for name, child in children:
+        children.update(vars(value))
+    if isinstance(value, dict):
+        children.update({str(k): v for k, v in value.items()})
+    elif isinstance(value, (list, tuple)):  # a ModuleList is a Module and a list
+        children.update({str(i): v for i, v in enumerate(value)})
+    for name, child in children.items():
         transparent = isinstance(child, Module) and child.name_transparent
         yield from _walk_v3(child, path if transparent else f"{path}.{name}" if path else str(name))
 

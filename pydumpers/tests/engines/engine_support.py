@@ -6,6 +6,7 @@ The figures are worked out here with numpy in float64, independently of the Go p
 import json
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +15,22 @@ import numpy as np
 LIMIT_FLOAT32 = 1e-10  # 1-cos that two float32 engines may differ by, decisions.md section 3
 
 
+PACKAGE = Path(__file__).parents[2]
+TOOLS = PACKAGE / "tools" / "engines"
+
+# Processes that a test starts need the package too, not only pytest (which has it from pyproject.toml).
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE / "src"), os.environ.get("PYTHONPATH")]))
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+@cache
 def references() -> Path:
-    """Return the folder of the Hugging Face references, as tools/engines/make_refs.py printed it."""
-    refs = os.environ.get("PARITY_ENGINE_REFS")
-    assert refs, "PARITY_ENGINE_REFS is not set: run the engine tests with tools/engines/run_tests.sh"
-    return Path(refs)
+    """Return the folder of the Hugging Face references, which the torch environment makes where they are missing."""
+
+    def last_line(*command: object) -> str:
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip().splitlines()[-1]
+
+    return Path(last_line(last_line("bash", TOOLS / "setup_torch.sh"), TOOLS / "make_refs.py"))
 
 
 def reference(name: str) -> Path:

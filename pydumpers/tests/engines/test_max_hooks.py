@@ -181,9 +181,10 @@ def test_a_pipeline_in_which_nothing_was_tapped_or_nothing_ran_is_no_success(tmp
             hooks.check()
 
 
-def test_v3_modules_are_tapped_and_their_subgraphs_inlined(tmp_path):
+@pytest.mark.parametrize("kind", ["plain list", "ModuleList"])
+def test_v3_modules_are_tapped_and_their_subgraphs_inlined(tmp_path, kind):
     from max.experimental import compilation
-    from max.experimental.nn import Module
+    from max.experimental.nn import Module, ModuleList
 
     class Layer(Module):
         def forward(self, x):
@@ -191,7 +192,7 @@ def test_v3_modules_are_tapped_and_their_subgraphs_inlined(tmp_path):
 
     class Net(Module):
         def __init__(self):
-            self.layers = [Layer(), Layer()]
+            self.layers = [Layer(), Layer()] if kind == "plain list" else ModuleList([Layer(), Layer()])
             self.norm = Layer()
 
         def forward(self, x):
