@@ -270,6 +270,9 @@ func relativeAttention(c *Context, ref, port *Tensor, g grid) []compare.Finding 
 	if f, ok := sinkFromSums(c, ref, port, g); ok {
 		return []compare.Finding{f}
 	}
+	if f, ok := temperatureFinding(c, ref, port, g); ok {
+		return []compare.Finding{f}
+	}
 	s, ok := slopeBetween(port.Data, ref.Data, g)
 	if !ok || math.Abs(s-1) < 1e-4 {
 		return nil
@@ -299,6 +302,11 @@ func compareAttention(c *Context, ref, port *Tensor, g grid, r, p attnFound) (fs
 	case (r.cap > 0) != (p.cap > 0) || r.cap > 0 && math.Abs(math.Log(r.cap/p.cap)) > 2e-3:
 		return one(softcapFinding(c, r, p))
 	case math.Abs(math.Log(r.scale/p.scale)) > 1e-4:
+		if math.Max(r.misfit, p.misfit) > 1e-4 {
+			if f, ok := temperatureFinding(c, ref, port, g); ok {
+				return []compare.Finding{f}, true
+			}
+		}
 		return one(scaleFinding(c, ref, port, g, r, p))
 	}
 	return nil, false

@@ -11,7 +11,7 @@ import (
 // values are summed, or other probabilities than the dumped ones.
 var contextHypothesis = Hypothesis{
 	ID:     "attention_context",
-	Causes: []string{"attention.head_map"},
+	Causes: []string{"attention.head_map", "parallel.padding", "attention.mask"},
 	Taps:   []string{"attn_ctx"},
 	Needs:  "attn_ctx, v and attn_probs of both sides",
 	Silent: "each side's context is the same sum of its own values",
@@ -23,6 +23,9 @@ func testContext(c *Context) []compare.Finding {
 	ref, port, ok := c.Pair(c.At)
 	if !ok || !ref.finite() || !port.finite() {
 		return nil
+	}
+	if f, ok := extraKeys(c); ok {
+		return []compare.Finding{f}
 	}
 	r, errR, okR := valueHeads(c, Ref, ref)
 	p, errP, okP := valueHeads(c, Port, port)
@@ -123,4 +126,47 @@ func valueHeads(c *Context, side Side, ctx *Tensor) (m valueMap, err float64, ok
 	}
 	err = relative(sum, total)
 	return m, err, err < 0.05
+}
+
+// extraKeys: the port's probabilities are over more keys than the reference's, and
+// without those they give the reference's context.
+func extraKeys(c *Context) (compare.Finding, bool) {
+	r, okR := c.Tensor(Ref, c.TapName("attn_probs"))
+	p, okP := c.Tensor(Port, c.TapName("attn_probs"))
+	if !okR || !okP || p.Cols <= r.Cols || r.Rows != p.Rows || c.Step() > 0 && c.firstPosition(Ref, 1) > 0 {
+		return compare.Finding{}, false
+	}
+	g, err := gridOf(p)
+	if err != nil {
+		return compare.Finding{}, false
+	}
+	expr := fmt.Sprintf("from(attn_probs) | slice(0, %d, axis=cols) | normalize() | attend(v)", r.Cols)
+	t, ok := tryTrial(c, expr, 1)
+	if !ok {
+		return compare.Finding{}, false
+	}
+	cause := "attention.mask"
+	if massAbove(r.Data, grid{Blocks: g.Blocks, Heads: g.Heads, T: g.T, S: r.Cols}) > 0 {
+		cause = "parallel.padding" // seen both ways: no causal mask that could hide a tail
+	}
+	f, ok := c.finding(cause, t)
+	if !ok {
+		return f, false
+	}
+	extra := 0.0
+	for i := 0; i < p.Rows; i++ {
+		for _, v := range p.Row(i)[r.Cols:] {
+			extra += v
+		}
+	}
+	f.Values["reference"], f.Values["port"] = r.Cols, p.Cols
+	f.Claim = fmt.Sprintf("port attends to %d keys, reference to %d: padding at the end of the sequence takes part", p.Cols, r.Cols)
+	f.Try = c.tryLine("%s", expr)
+	f.For = []string{
+		fmt.Sprintf("the %d keys at the end hold a share of %s of the port's probability", p.Cols-r.Cols, g2(extra/float64(p.Rows))),
+		fmt.Sprintf("without them, and normalised again, the port's probabilities give the reference's context: rel_l2 %s before, %s after", g2(t.before.Whole), g2(t.after.Whole)),
+	}
+	f.Verify = "print the number of tokens before and after the sequence is padded to a multiple of the ranks, and the mask that attention gets"
+	f.Fix = "mask the padded keys in attention; cutting the padded rows off afterwards is not enough"
+	return f, true
 }

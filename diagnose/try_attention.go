@@ -173,6 +173,50 @@ var attentionTransforms = []TransformSpec{
 		},
 	},
 	{
+		Name: "temperature",
+		Params: []TransformParam{
+			{Name: "n", Kind: argInt, Required: true, Doc: "positions that share a factor"},
+			{Name: "a", Kind: argNumber, Doc: "0.1 by default"},
+			{Name: "inverse", Kind: argFlag, Doc: "divide"},
+		},
+		Doc:     "scale the scores of each query by its position (Llama 4's temperature)",
+		Formula: "x[h,t,s] := x[h,t,s]·(1 + a·ln(1 + floor(position/n)))",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			n, k := a.int("n", 0), a.num("a", 0.1)
+			if n < 1 {
+				return nil, fmt.Errorf("n is %d; it has to be at least 1", n)
+			}
+			g, err := gridOf(&v.Tensor)
+			if err != nil {
+				return nil, err
+			}
+			return scaleQueries(v, g, func(t int) float64 {
+				f := 1 + k*math.Log1p(float64((t+g.past())/n))
+				if a.flag("inverse") {
+					return 1 / f
+				}
+				return f
+			}), nil
+		},
+	},
+	{
+		Name:    "scale_queries",
+		Params:  []TransformParam{{Name: "by", Kind: argList, Required: true, Doc: "one factor a query token"}},
+		Doc:     "scale the scores of each query",
+		Formula: "x[h,t,s] := by[t]·x[h,t,s]",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			by := a.list("by")
+			g, err := gridOf(&v.Tensor)
+			if err == nil && len(by) != g.T {
+				err = fmt.Errorf("%d factors for %d queries", len(by), g.T)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return scaleQueries(v, g, func(t int) float64 { return by[t] }), nil
+		},
+	},
+	{
 		Name:    "normalize",
 		Doc:     "divide each row by its sum; a row that sums to 0 stays",
 		Formula: "x[t,s] := x[t,s] / Σ_s x[t,s]",
@@ -215,6 +259,20 @@ func (v *tryValue) hidden() float64 {
 		return math.Inf(-1)
 	}
 	return 0
+}
+
+// scaleQueries multiplies the scores of query t by f(t); hidden keys stay hidden.
+func scaleQueries(v *tryValue, g grid, f func(t int) float64) *tryValue {
+	w := v.like(append([]float64(nil), v.Data...))
+	for b := 0; b < g.Blocks; b++ {
+		for t := 0; t < g.T; t++ {
+			k := f(t)
+			for s, x := range g.row(w.Data, b, t) {
+				g.row(w.Data, b, t)[s] = k * x
+			}
+		}
+	}
+	return w
 }
 
 func masked(v *tryValue, g grid, allowed func(q, key int) bool) *tryValue {

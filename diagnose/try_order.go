@@ -212,5 +212,10 @@ func gather(v *tryValue, idx []int, rows bool) (*tryValue, error) {
 	if len(idx) == v.Cols {
 		return v.like(data), nil
 	}
-	return v.sized(v.Rows, len(idx), data), nil
+	w := v.sized(v.Rows, len(idx), data)
+	if n := len(v.Shape); n > 2 && v.Shape[n-1] == v.Cols {
+		// The last axis alone is cut: probabilities stay [heads, tokens, keys].
+		w.Shape = append(append([]int(nil), v.Shape[:n-1]...), len(idx))
+	}
+	return w, nil
 }
