@@ -21,23 +21,23 @@ TOKENS = 12
 WHOLE = {"clean-max", "rope-layout"}
 # case: (layers kept, layers whose sub-taps are kept)
 KEEP = {
-    "attention-scale": (range(0, 5), [0]),
+    "attention-scale": (range(5), [0]),
     "buffer-reused": (range(1, 8), []),
-    "clean-bf16": (range(0, 7), [0]),
-    "clean-identical": (range(0, 3), []),
-    "clean-llamacpp": (range(0, 6), [0]),
-    "clean-max": (range(0, 4), [0]),
-    "clean-sdpa": (range(0, 5), [0]),
-    "decode-position": (range(0, 2), [0]),
-    "extra-token": (range(0, 2), []),
+    "clean-bf16": (range(7), [0]),
+    "clean-identical": (range(3), []),
+    "clean-llamacpp": (range(6), [0]),
+    "clean-max": (range(4), [0]),
+    "clean-sdpa": (range(5), [0]),
+    "decode-position": (range(2), [0]),
+    "extra-token": (range(2), []),
     "gate-up": (range(15, 30), [20]),
-    "index-offset": (range(0, 6), []),
+    "index-offset": (range(6), []),
     "layer-weights": (range(9, 14), [11]),
-    "mask-dropped": (range(0, 4), [0]),
+    "mask-dropped": (range(4), [0]),
     "post-final-norm": (range(26, 30), []),
-    "rope-layout": (range(0, 4), [0]),
-    "rope-theta": (range(0, 6), [0]),
-    "split-residual": (range(0, 5), []),
+    "rope-layout": (range(4), [0]),
+    "rope-theta": (range(6), [0]),
+    "split-residual": (range(5), []),
 }
 LAYER = re.compile(r"layer_(\d+)(?:\.(\w+))?$")
 

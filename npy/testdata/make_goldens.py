@@ -197,7 +197,7 @@ def seeds(files: dict[str, bytes], texts: list[dict]) -> dict[str, bytes]:
 
 
 def quoted(data: bytes) -> bytes:
-    """data as a Go string literal."""
+    """Data as a Go string literal."""
     plain = {ord(c): c for c in map(chr, range(32, 127)) if c not in '"\\'}
     text = '"' + "".join(plain.get(b, f"\\x{b:02x}") for b in data) + '"'
     assert ast.literal_eval("b" + text) == data
