@@ -151,6 +151,7 @@ def headers() -> list[dict]:
 
 
 def zipped(array: np.ndarray) -> bytes:
+    """Compress without a time stamp, so that the bytes repeat."""
     return gzip.compress(npy(array), 9, mtime=0)
 
 
@@ -205,6 +206,7 @@ def quoted(data: bytes) -> bytes:
 
 
 def main() -> None:
+    """Write all golden files."""
     read, not_read, texts = arrays(), refused(), headers()
     for folder, suffix, files in (
         (HERE / "arrays", ".npy", read),
