@@ -28,8 +28,10 @@ var floors = map[dump.Precision]noiseFloor{
 	dump.Float16:  {1e-5, 1e-2, 1e-4, 1e-6, 0x1p-11},
 	dump.BFloat16: {5e-4, 6e-2, 5e-3, 2e-5, 0x1p-8},
 	dump.EightBit: {5e-3, 1.5e-1, 5e-2, 5e-3, 0x1p-6},
-	// Nothing is known of the precision: only the protocol's threshold holds.
-	dump.Unknown: {protocolError, math.Inf(1), protocolError, protocolError, 0x1p-4},
+	// Nothing is known of the precision: only the protocol's threshold holds. Its
+	// unit rounding is that of the coarsest class, so that a gain still tells an
+	// error made here from one passed on.
+	dump.Unknown: {protocolError, math.Inf(1), protocolError, protocolError, 0x1p-6},
 }
 
 // of picks the floor of e for a kind of checkpoint.
