@@ -80,8 +80,9 @@ func checkContract(t *testing.T, runs []*Run, want map[string]contractTensor) {
 				t.Errorf("%s: %v", r.Written, r.Err)
 				continue
 			}
-			if r.DType.String() != w.DType || !slices.Equal(append([]int{}, r.Shape()...), append([]int{}, w.Shape...)) {
-				t.Errorf("%s: %s %v, want %s %v", r.Written, r.DType, r.Shape(), w.DType, w.Shape)
+			// A file may be wider than the dtype that the manifest states.
+			if r.Logical != LogicalName(w.DType) || !slices.Equal(append([]int{}, r.Shape()...), append([]int{}, w.Shape...)) {
+				t.Errorf("%s: %s %v, want %s %v", r.Written, r.Logical, r.Shape(), w.DType, w.Shape)
 			}
 			a, err := r.Open()
 			if err != nil {

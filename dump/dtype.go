@@ -37,7 +37,7 @@ var dtypeAliases = map[string]string{
 	"bf16": "bfloat16",
 	"f32":  "float32", "fp32": "float32", "float": "float32",
 	"f64": "float64", "fp64": "float64", "double": "float64",
-	"float8_e4m3": "float8_e4m3fn", "fp8": "float8_e4m3fn", "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2",
+	"float8_e4m3": "float8_e4m3fn", "fp8": "float8_e4m3fn", "float8_e8m0fnu": "float8_e8m0", "e4m3fn": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }
 
 // LogicalName normalises a dtype name: "torch.bfloat16", "BF16" and "bfloat16"
