@@ -112,7 +112,7 @@ func headRows(c *Context, ref, port *Tensor, ids []int) (compare.Finding, bool) 
 	_, own := headProducts(h, ref, logits, ids)
 	t := trial{before: distance(want, own), after: distance(want, got), floor: c.FloorOf("logits"), values: len(want.Data)}
 	f, ok := c.finding("input.embedding", t)
-	if !ok {
+	if !ok || !t.after.below(exactFloors*max(t.floor, 1e-5)) {
 		return f, false
 	}
 	f.Proof = compare.ProofFit // measured on products, not on the checkpoint

@@ -4,6 +4,7 @@ package diagnose
 // tensors: scales, offsets, norms, sums, orders, weights, ranks and number
 // formats.
 var algebraic = []Hypothesis{
+	nonFiniteHypothesis,
 	normHypothesis,
 	residualHypothesis,
 	mlpHypothesis,
@@ -13,8 +14,13 @@ var algebraic = []Hypothesis{
 	fusedHypothesis,
 	strideHypothesis,
 	channelHypothesis,
+	rankHypothesis,
+	paddingHypothesis,
+	blockHypothesis,
+	quantHypothesis,
 	weightsHypothesis,
 	tiedHypothesis,
 	offsetHypothesis,
 	scaleHypothesis,
+	precisionHypothesis,
 }

@@ -19,6 +19,9 @@ var moeHypothesis = Hypothesis{
 	Test:   testMoE,
 }
 
+// moeTaps are the taps at which the routing is asked first.
+var moeTaps = map[string]bool{"expert_weights": true, "moe_routed": true}
+
 func testMoE(c *Context) []compare.Finding {
 	tests := map[string][]func(*Context) (compare.Finding, bool){
 		"expert_ids":     {routingTie, selectionRule},

@@ -194,7 +194,7 @@ func normEps(p normPair) (compare.Finding, bool) {
 	}
 	f.For = append(f.For,
 		fmt.Sprintf("eps read off the tokens: reference %s, port %s", r.epsText(), q.epsText()),
-		fmt.Sprintf("mean squares of the input run from %s to %s, so eps matters here", g2(minMS(p.in[Port].Tensor, q.Width)), g2(maxMS(p.in[Port].Tensor, q.Width))),
+		fmt.Sprintf("mean squares of the input run from %s to %s, so eps matters here", g2(leastMS(p.in[Port].Tensor, q.Width)), g2(greatestMS(p.in[Port].Tensor, q.Width))),
 		"the gain of every dim is the same on both sides")
 	f.Verify = "print the norm's eps on both sides: a default that the config should have overridden (1e-5 against 1e-6), a floor put under it in half precision"
 	f.Fix = fmt.Sprintf("to follow the reference, use eps = %s %s the root", g3(r.tidyEps()), r.Form)
@@ -222,7 +222,7 @@ func (n normFit) tidyEps() float64 {
 
 func g3(x float64) string { return fmt.Sprintf("%.3g", x) }
 
-func minMS(x *Tensor, width int) float64 {
+func leastMS(x *Tensor, width int) float64 {
 	_, ms := normalised(x, width, false)
 	m := math.Inf(1)
 	for _, v := range ms {
@@ -231,7 +231,7 @@ func minMS(x *Tensor, width int) float64 {
 	return m
 }
 
-func maxMS(x *Tensor, width int) float64 {
+func greatestMS(x *Tensor, width int) float64 {
 	_, ms := normalised(x, width, false)
 	m := 0.0
 	for _, v := range ms {

@@ -49,7 +49,7 @@ func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
 		scaleStep(u, y, scale, gain, width)
 	}
 	n = normFit{Width: width, Centred: centred, Form: "inside"}
-	n.fitEps(scale, ms)
+	n.fitEps(scale, ms, blocks)
 	n.Gain = gain
 	// The scales' level belongs to the gain: refit it under the law.
 	law := make([]float64, len(scale))
@@ -134,25 +134,44 @@ func scaleStep(u, y *Tensor, scale, gain []float64, width int) {
 
 // fitEps reads eps off the token scales c = k·√ms / s. Inside the root 1/c² is
 // affine in 1/ms, outside 1/c is affine in 1/√ms; eps is slope over intercept.
-// Where eps is small both forms fit alike, and inside is taken.
-func (n *normFit) fitEps(scale, ms []float64) {
-	var x2, y2, x1, y1 []float64
-	for i, c := range scale {
-		if ms[i] > 0 && c > 0 {
-			x2, y2 = append(x2, 1/ms[i]), append(y2, 1/(c*c))
-			x1, y1 = append(x1, 1/math.Sqrt(ms[i])), append(y1, 1/c)
-		}
-	}
-	if len(x2) < minTokens {
-		n.EpsErr = math.Inf(1)
-		return
-	}
-	in, inErr, inRes := ratioFit(x2, y2)
-	out, outErr, outRes := ratioFit(x1, y1)
+// Every block has a level k of its own; the blocks' eps are averaged by their
+// errors. Where eps is small both forms fit alike, and inside is taken.
+func (n *normFit) fitEps(scale, ms []float64, blocks int) {
+	in, inErr, inRes := pooled(scale, ms, blocks, func(c, m float64) (x, y float64) { return 1 / m, 1 / (c * c) })
+	out, outErr, outRes := pooled(scale, ms, blocks, func(c, m float64) (x, y float64) { return 1 / math.Sqrt(m), 1 / c })
 	n.Eps, n.EpsErr = in, inErr
 	if outRes < inRes/3 && math.Abs(out) > 5*outErr {
 		n.Form, n.Eps, n.EpsErr = "outside", out, outErr
 	}
+}
+
+// pooled fits one eps over all blocks, each token scale turned into a point of a
+// line by f.
+func pooled(scale, ms []float64, blocks int, f func(c, m float64) (x, y float64)) (eps, se, resid float64) {
+	var sum, weight float64
+	used := 0
+	for b := range blocks {
+		var xs, ys []float64
+		for i := b; i < len(scale); i += blocks {
+			if ms[i] > 0 && scale[i] > 0 {
+				x, y := f(scale[i], ms[i])
+				xs, ys = append(xs, x), append(ys, y)
+			}
+		}
+		if len(xs) < minTokens {
+			continue
+		}
+		e, s, r := ratioFit(xs, ys)
+		resid = math.Hypot(resid, r)
+		used++
+		if s > 0 && !math.IsInf(s, 0) && !math.IsNaN(s) {
+			sum, weight = sum+e/(s*s), weight+1/(s*s)
+		}
+	}
+	if weight == 0 {
+		return 0, math.Inf(1), resid
+	}
+	return sum / weight, 1 / math.Sqrt(weight), resid / math.Sqrt(float64(max(1, used)))
 }
 
 // ratioFit fits y = a·(1 + e·x), each point weighted by 1/y so that tokens of

@@ -11,19 +11,31 @@ import (
 // gainRelation is one way in which a gain can be made of the other side's.
 type gainRelation struct {
 	claim string
-	of    func(ref float64) float64
-	fix   string
+	// of predicts the port's gain of a dim from the reference's; near is the
+	// port's own, for a prediction that is one of two neighbours.
+	of  func(ref, near float64) float64
+	fix string
 }
 
-// gainRelations are tried in order; ref is the reference's gain of a dim.
+// gainRelations are tried in order.
 var gainRelations = []gainRelation{
-	{"the port's gain is the reference's plus one: the one of a zero-centred weight is added twice, or only here", func(g float64) float64 { return g + 1 }, "do not add one: the reference's weight holds it, or adds it once"},
-	{"the port's gain is the reference's minus one: the one of a zero-centred weight is not added", func(g float64) float64 { return g - 1 }, "add one to the weight, as the reference does"},
-	{"the port's gain is one in every dim: the weight is not applied, or was never loaded", func(float64) float64 { return 1 }, "apply the norm's weight"},
-	{"the port's gain is the square of the reference's: the weight is applied twice", func(g float64) float64 { return g * g }, "apply the weight once"},
-	{"the port's gain is zero-centred where the reference's is not: 1 - the reference's", func(g float64) float64 { return 1 - g }, "load the weight with the reference's sign"},
-	{"the port's gain is the reciprocal of the reference's", func(g float64) float64 { return 1 / g }, "multiply by the weight, do not divide"},
-	{"the port's gain is one plus the weight rounded to bfloat16, the reference's is not rounded", func(g float64) float64 { return roundFloat("bfloat16", g) }, "add the one, and keep the sum, in float32"},
+	{"the port's gain is the reference's plus one: the one of a zero-centred weight is added twice, or only here", func(g, _ float64) float64 { return g + 1 }, "do not add one: the reference's weight holds it, or adds it once"},
+	{"the port's gain is the reference's minus one: the one of a zero-centred weight is not added", func(g, _ float64) float64 { return g - 1 }, "add one to the weight, as the reference does"},
+	{"the port's gain is one in every dim: the weight is not applied, or was never loaded", func(float64, float64) float64 { return 1 }, "apply the norm's weight"},
+	{"the port's gain is the square of the reference's: the weight is applied twice", func(g, _ float64) float64 { return g * g }, "apply the weight once"},
+	{"the port's gain is zero-centred where the reference's is not: 1 - the reference's", func(g, _ float64) float64 { return 1 - g }, "load the weight with the reference's sign"},
+	{"the port's gain is the reciprocal of the reference's", func(g, _ float64) float64 { return 1 / g }, "multiply by the weight, do not divide"},
+	{"the port's gain is one plus the weight rounded to bfloat16, the reference's is not rounded", bfloat16Near, "add the one, and keep the sum, in float32"},
+}
+
+// bfloat16Near is g rounded to bfloat16; the recovered gain may lie just off a
+// tie, so the neighbour that the port has is taken where both are as near.
+func bfloat16Near(g, near float64) float64 {
+	r, n := roundFloat("bfloat16", g), roundFloat("bfloat16", near)
+	if math.Abs(math.Abs(n-g)-math.Abs(r-g)) < 1e-5*math.Abs(g) {
+		return n
+	}
+	return r
 }
 
 // normGain: another gain per dim under the same normalisation.
@@ -55,7 +67,7 @@ func normGain(p normPair) (compare.Finding, bool) {
 		worst := 0.0
 		rms, scale := 0.0, 0.0
 		for d, g := range r.Gain {
-			e := rel.of(g) - q.Gain[d]
+			e := rel.of(g, q.Gain[d]) - q.Gain[d]
 			worst = max(worst, math.Abs(e))
 			rms += e * e
 			scale += q.Gain[d] * q.Gain[d]

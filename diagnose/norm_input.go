@@ -60,7 +60,7 @@ func (c *Context) normInput(s Side, name string) (operand, bool) {
 		if !ok || !ok2 {
 			return operand{}, false
 		}
-		if m := c.Facts(s).ResidualMultiplier; m != 0 && m != 1 {
+		if m := firstOf(c.Facts(s).ResidualMultiplier, c.Facts(Ref).ResidualMultiplier); m != 0 && m != 1 {
 			scaled := operand{o.scaled(m), "", fmt.Sprintf("%g x %s", m, o.Name)}
 			x, ok := plus(h, scaled, s)
 			x.Expr = fmt.Sprintf("%s | add(%s, times=%s)", h.Expr, tapOf(s, o.Name), formatNum(m))
@@ -137,22 +137,23 @@ func (c *Context) readNorm(s Side, name string) (n normFit, x operand, ok bool) 
 	}
 	bound := exactFloors * c.Move(name).ruleFloor(y)
 	best := normFit{Resid: 2}
+	// A norm with an eps far beyond the mean square is no norm, and fits as well.
+	if f, fitted := fitGainOnly(x.Tensor, y); fitted {
+		best = f
+	}
 	for _, centred := range []bool{false, true} {
 		for _, w := range c.normWidths(name, y.Cols) {
 			f, fitted := fitNorm(x.Tensor, y, w, centred)
 			if !fitted {
 				return n, x, false
 			}
-			if f.Resid <= bound {
+			if f.Resid >= best.Resid/2 && best.Form == "none" || f.Resid >= best.Resid || f.Eps > 100*greatestMS(x.Tensor, w) {
+				continue
+			}
+			if best = f; f.Resid <= bound {
 				return f, x, true
 			}
-			if f.Resid < best.Resid {
-				best = f
-			}
 		}
-	}
-	if f, fitted := fitGainOnly(x.Tensor, y); fitted && f.Resid < best.Resid {
-		best = f
 	}
 	return best, x, best.Resid <= bound
 }

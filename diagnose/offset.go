@@ -27,7 +27,7 @@ func testOffset(c *Context) []compare.Finding {
 	if ref.Rows < minTokens {
 		return nil
 	}
-	if c.Tap == "attn_probs" || c.inherited() {
+	if c.Tap == "attn_probs" || moeTaps[c.Tap] || c.inherited() {
 		return nil
 	}
 	mean := meanDiff(ref, port)
@@ -42,7 +42,7 @@ func testOffset(c *Context) []compare.Finding {
 	if !ok {
 		// A bias smaller than the rounding is still no rounding: its mean over
 		// tokens stands out in most dims.
-		if t.explained() < 0.85 || broad < 0.5 {
+		if t.explained() < 0.85 || broad < 0.5 || !t.after.below(exactFloors*t.floor) {
 			return nil
 		}
 		f = c.signature("offset.bias", t)

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/layerparity/parity/compare"
 )
@@ -113,7 +114,7 @@ var channelHypothesis = Hypothesis{
 	ID:     "channel_affine",
 	Causes: []string{"norm.gain"},
 	Taps:   []string{"*"},
-	Needs:  "a tensor with a channel axis (three axes or more)",
+	Needs:  "a tensor before the layers with a channel axis",
 	Silent: "one channel needs other numbers than another place of the same channel",
 	Source: "per-channel regression p = s_c·r + m_c, constant over time and place; pattern P04 (latent mean and std)",
 	Test:   testChannelAffine,
@@ -121,11 +122,14 @@ var channelHypothesis = Hypothesis{
 
 func testChannelAffine(c *Context) []compare.Finding {
 	ref, port, ok := c.Pair(c.At)
-	if !ok || len(ref.Shape) < 3 || !equalShape(ref.Shape, port.Shape) || c.Layer >= 0 || !ref.finite() || !port.finite() {
+	if !ok || len(ref.Shape) < 2 || !equalShape(ref.Shape, port.Shape) || c.Layer >= 0 || isLogits(c.Tap) || slices.Contains(normTaps, c.Tap) || !ref.finite() || !port.finite() {
 		return nil
 	}
 	for axis, n := range ref.Shape {
-		if n < 2 || n > 256 || len(ref.Data) < 2*valuesPerParam*n*4 {
+		if len(ref.Shape) == 2 && axis == 0 {
+			continue // tokens
+		}
+		if n < 2 || n > 4096 || len(ref.Data) < 2*valuesPerParam*n*4 {
 			continue
 		}
 		a, b := axisFirst(ref, axis), axisFirst(port, axis)
@@ -141,7 +145,7 @@ func testChannelAffine(c *Context) []compare.Finding {
 		})
 		t := c.tryOn(ref, port, port.like(axisBack(got, ref.Shape, axis)), 2*n)
 		f, ok := c.finding("norm.gain", t)
-		if !ok || spreadOf(slope, medianOf(slope))+spreadOf(shift, medianOf(shift)) < 1e-4 {
+		if !ok || medianOf(absAll(shift)) < 1e-3*rmsAll(port.Data) && spreadOf(slope, medianOf(slope)) < 1e-3 || spreadOf(slope, medianOf(slope))+spreadOf(shift, medianOf(shift)) < 1e-4 {
 			continue
 		}
 		f.Values["scale"], f.Values["shift"] = nums(slope), nums(shift)
@@ -157,6 +161,18 @@ func testChannelAffine(c *Context) []compare.Finding {
 	}
 	return nil
 }
+
+func absAll(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = math.Abs(v)
+	}
+	return out
+}
+
+func rmsAll(x []float64) float64 { return math.Sqrt(dot(x, x) / float64(max(1, len(x)))) }
+
+func isLogits(tap string) bool { return tap == "logits" || tap == "last_logits" }
 
 func nums(x []float64) []any {
 	out := make([]any, len(x))

@@ -291,11 +291,17 @@ func residualByNorm(c *Context) []compare.Finding {
 		}
 	}
 	ideas = append(ideas, idea{h.Name + " (no attention)", h.Expr, h.Tensor, 0})
+	if m := c.Facts(Ref).ResidualMultiplier; m != 0 && m != 1 {
+		if x, ok := plus(h, o, Port); ok {
+			ideas = append(ideas, idea{x.Name, x.Expr, x.Tensor, 0})
+		}
+	}
 	if m, ok := multiplierByNorm(rule, h.Tensor, o.Tensor, port); ok {
 		x := linear([]*Tensor{h.Tensor, o.Tensor}, []float64{1, m})
 		ideas = append(ideas, idea{fmt.Sprintf("%s + %s x %s", h.Name, g6(m), o.Name), fmt.Sprintf("%s | add(%s, times=%s)", h.Expr, o.Name, formatNum(m)), x, 1})
 	}
-	own, _ := c.normInput(Port, c.At)
+	// What the reference adds, of the port's own parts.
+	own := operand{Tensor: linear([]*Tensor{h.Tensor, o.Tensor}, []float64{1, orDefault(c.Facts(Ref).ResidualMultiplier, 1)}), Name: in.Name}
 	for _, i := range ideas {
 		t := trial{before: distance(port, rule.apply(own.Tensor)), after: distance(port, rule.apply(i.x)), floor: c.ruleFloor(port), params: i.params, values: len(port.Data)}
 		f, ok := c.finding("residual.algebra", t)

@@ -22,22 +22,25 @@ var scaleHypothesis = Hypothesis{
 
 func testScale(c *Context) []compare.Finding {
 	ref, port, ok := c.Pair(c.At)
-	if !ok || !ref.finite() || !port.finite() || isInteger(ref) {
-		return nil
+	if !ok || !ref.finite() || !port.finite() || isInteger(ref) || c.Tap == "attn_probs" {
+		return nil // rows of probabilities sum to one: a factor there is a sink's
 	}
 	alpha, resid := rowScales(ref, port)
 	a := medianOf(alpha)
 	if math.IsNaN(a) {
 		return nil
 	}
+	if moeTaps[c.Tap] && len(testMoE(c)) > 0 {
+		return nil // the router's own rule says more
+	}
 	if f, ok := constantScale(c, ref, port, alpha, resid, a); ok {
 		return []compare.Finding{f}
 	}
+	if slices.Contains(normTaps, c.Tap) && len(testNorm(c)) > 0 {
+		return nil // the norm's own rule says more than numbers per token
+	}
 	if f, ok := rowClassScale(c, ref, port, alpha, resid); ok {
 		return []compare.Finding{f}
-	}
-	if slices.Contains(normTaps, c.Tap) && len(testNorm(c)) > 0 {
-		return nil // the norm's own rule says more than a number per token
 	}
 	if f, ok := perTokenScale(c, ref, port, alpha, resid); ok {
 		return []compare.Finding{f}
@@ -65,7 +68,7 @@ func constantScale(c *Context, ref, port *Tensor, alpha, resid []float64, a floa
 		f = c.signature("scale.constant", t)
 	}
 	sides(&f, 1.0, a)
-	f.Claim = fmt.Sprintf("port = %s x reference at every token", g6(a))
+	f.Claim = fmt.Sprintf("port = %s x reference at every token", fraction(a))
 	if named {
 		f.Values["named"] = k.Name
 		f.Claim = fmt.Sprintf("port = %s x reference at every token: %s", g6(a), k.Name)
@@ -86,6 +89,14 @@ func constantScale(c *Context, ref, port *Tensor, alpha, resid []float64, a floa
 	f.Verify = "look for the factor in both codes before changing one: config multipliers, a scale folded into the weights at conversion, a scale inside the embedding class that a caller applies again"
 	f.Fix = fmt.Sprintf("apply the factor on both sides the same number of times (the port's values would have to be multiplied by %s to follow the reference's rule)", g6(1/a))
 	return f, true
+}
+
+// fraction prints a number, as 1/n where it is the reciprocal of a whole one.
+func fraction(a float64) string {
+	if n := math.Round(1 / a); math.Abs(n) > 2 && math.Abs(n) < 1e6 && near(1/a, n, 1e-6) {
+		return fmt.Sprintf("1/%g (%s)", n, g6(a))
+	}
+	return g6(a)
 }
 
 // scaleIsReal tells a scale from rounding: docs/decisions.md asks for a
@@ -139,6 +150,9 @@ func rowClassScale(c *Context, ref, port *Tensor, alpha, resid []float64) (compa
 		if len(k.tokens) < 2 || k.scale == 0 {
 			return compare.Finding{}, false
 		}
+	}
+	if !apart(classes, alpha) {
+		return compare.Finding{}, false
 	}
 	got := port.mapRows(func(int, []float64) {})
 	for _, k := range classes {
@@ -215,6 +229,21 @@ func classify(alpha, resid []float64) []rowClass {
 	slices.SortFunc(classes, func(a, b rowClass) int { return b.tokens[0] - a.tokens[0] })
 	slices.Reverse(classes)
 	return classes
+}
+
+// apart tells whether the classes are ten times further from each other than
+// their tokens are among themselves; a continuum cut in three is not.
+func apart(classes []rowClass, alpha []float64) bool {
+	within, between := 0.0, math.Inf(1)
+	for i, k := range classes {
+		for _, t := range k.tokens {
+			within = max(within, math.Abs(alpha[t]-k.scale))
+		}
+		for _, o := range classes[:i] {
+			between = min(between, math.Abs(k.scale-o.scale))
+		}
+	}
+	return between > 10*within
 }
 
 // perTokenScale tests one free number for each token: eps, a norm that is

@@ -7,7 +7,7 @@ import (
 )
 
 // algebraicTransforms are the what-ifs of the algebraic hypotheses.
-var algebraicTransforms = slices.Concat(linearTransforms, axisTransforms, matrixTransforms, moeTransforms)
+var algebraicTransforms = slices.Concat(linearTransforms, axisTransforms, matrixTransforms, moeTransforms, quantTransforms)
 
 // linearTransforms scale, shift and normalise.
 var linearTransforms = []TransformSpec{
@@ -262,6 +262,27 @@ var matrixTransforms = []TransformSpec{
 			e.target, e.targetName = gram(want, e.target), "products of "+e.targetName
 			g := gram(in, &v.Tensor)
 			return v.sized(g.Rows, g.Cols, g.Data), nil
+		},
+	},
+	{
+		Name: "tile",
+		Params: []TransformParam{
+			{Name: "n", Kind: argInt, Required: true},
+			{Name: "axis", Kind: argWord, Words: axisWords, Doc: "cols by default"},
+		},
+		Doc:     "repeat the value n times along an axis",
+		Formula: "x := [x x ...]",
+		apply: func(_ *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
+			n := a.int("n", 1)
+			if n < 1 || n*len(v.Data) > 1<<30 {
+				return nil, fmt.Errorf("cannot repeat %v %d times", v.Shape, n)
+			}
+			rows := a.word("axis", "cols") == "rows"
+			size := v.Cols
+			if rows {
+				size = v.Rows
+			}
+			return gather(v, permOf(n*size, func(i int) int { return i % size }), rows)
 		},
 	},
 	{

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/layerparity/parity/compare"
 	"gonum.org/v1/gonum/mat"
@@ -69,6 +70,7 @@ func crossMatch(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 		if mine, ok := c.Tensor(Port, name); ok && mine.Cols == ref.Cols {
 			back := distance(ref, mine)
 			if back.below(exactFloors * t.floor) {
+				f.After = compare.Num(back.Whole) // of the reference's own tensor, as the try line has it
 				f.Claim += fmt.Sprintf(", and the reverse: %s and %s are exchanged", c.Tap, tap)
 				f.For = append(f.For, fmt.Sprintf("the port's %s is the reference's %s to %s", name, c.At, g2(back.Whole)))
 			} else {
@@ -190,6 +192,11 @@ func unloaded(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	}
 	if blockMix(ref, port) {
 		return compare.Finding{}, false
+	}
+	for _, h := range []Hypothesis{mlpHypothesis, orderHypothesis, fusedHypothesis, strideHypothesis, rankHypothesis, quantHypothesis} {
+		if (slices.Contains(h.Taps, "*") || slices.Contains(h.Taps, c.Tap)) && len(h.Test(c)) > 0 {
+			return compare.Finding{}, false // it has something to do with it after all
+		}
 	}
 	ratio := math.Sqrt(dot(port.Data, port.Data) / dot(ref.Data, ref.Data))
 	f := c.signature("weights.unloaded", trial{before: distance(ref, port), after: distance(ref, port), floor: c.localFloor(c.At), values: len(ref.Data)})

@@ -1,0 +1,161 @@
+package diagnose
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/layerparity/parity/compare"
+)
+
+// precisionHypothesis: the port's values lie on a coarser grid than its dtype,
+// or nothing but rounding differs.
+var precisionHypothesis = Hypothesis{
+	ID:     "precision",
+	Causes: []string{"numerics.low_precision", "benign.precision", "benign.rerun_noise"},
+	Taps:   []string{"*"},
+	Needs:  "the checkpoint itself; layer outputs for the step ratio",
+	Silent: "the error is above what the stated dtypes can cause and the values lie on no coarser grid",
+	Source: "ref rounded to a 16-bit type against port; step ratio e_l/e_(l-1) over layers (toy bf16: at most 1.25 per layer, a fault 4.8); pattern P19",
+	Test:   testPrecision,
+}
+
+func testPrecision(c *Context) []compare.Finding {
+	ref, port, ok := c.Pair(c.At)
+	if !ok || isInteger(ref) || !ref.finite() || !port.finite() {
+		return nil
+	}
+	if f, ok := coarseGrid(c, ref, port); ok {
+		return []compare.Finding{f}
+	}
+	if f, ok := onlyRounding(c, ref, port); ok {
+		return []compare.Finding{f}
+	}
+	return nil
+}
+
+// coarseGrid: a port that says float32 whose values are all of a 16-bit type.
+func coarseGrid(c *Context, ref, port *Tensor) (compare.Finding, bool) {
+	if u, ok := rounding[port.DType]; ok && u > 0x1p-24 || unitOf(port, port) > 0x1p-24 {
+		return compare.Finding{}, false // it says so itself
+	}
+	for _, dtype := range []string{"bfloat16", "float16"} {
+		if !onGrid(port, dtype) || onGrid(ref, dtype) {
+			continue
+		}
+		got := ref.mapRows(func(_ int, row []float64) {
+			for i, v := range row {
+				row[i] = roundFloat(dtype, v)
+			}
+		})
+		t := trial{before: distance(port, ref), after: distance(port, got), floor: c.localFloor(c.At), values: len(ref.Data)}
+		if !(t.before.Token < 0.05) || t.before.below(c.localFloor(c.At)/localGain) {
+			continue
+		}
+		f := c.signature("numerics.low_precision", t)
+		if p, ok := t.proof(); ok {
+			f.Proof = p
+		}
+		sides(&f, firstOf(ref.DType, "float32"), dtype)
+		f.Claim = fmt.Sprintf("the port's %s is dumped as float32 but every value is one of %s: it was computed, or passed on, in that type", c.At, dtype)
+		f.For = append(f.For,
+			fmt.Sprintf("all %d values lie on %s's grid, the reference's do not", len(port.Data), dtype),
+			fmt.Sprintf("the reference rounded to %s is the port to %s (unrounded %s)", dtype, g2(t.after.Whole), g2(t.before.Whole)))
+		if agrees := c.gridNeighbours(dtype); agrees != "" {
+			f.For = append(f.For, agrees)
+		}
+		f.Try = c.tryLine("from(ref:%s) | round(%s) | target(port)", c.At, dtype)
+		f.Verify = "look for a cast, an autocast region or a kernel that stores in 16 bits here"
+		f.Fix = "keep this step in float32"
+		return f, true
+	}
+	return compare.Finding{}, false
+}
+
+// gridNeighbours says whether the module's inputs lie on the same grid.
+func (c *Context) gridNeighbours(dtype string) string {
+	for _, in := range c.inputs(c.At) {
+		if t, ok := c.Tensor(Port, in); ok {
+			if onGrid(t, dtype) {
+				return fmt.Sprintf("so do those of its input %s: the whole port runs in it", in)
+			}
+			return fmt.Sprintf("those of its input %s do not: it is this step", in)
+		}
+	}
+	return ""
+}
+
+// onGrid tells whether all values are exactly of a dtype, and not all whole or
+// zero.
+func onGrid(t *Tensor, dtype string) bool {
+	telling := 0
+	for _, v := range t.Data {
+		if roundFloat(dtype, v) != v {
+			return false
+		}
+		if v != math.Trunc(v) {
+			telling++
+		}
+	}
+	return telling*4 >= len(t.Data) || telling >= 64
+}
+
+// maxStep is the growth of the error from layer to layer that rounding alone
+// stays below.
+const maxStep = 2
+
+// onlyRounding: everything dumped is below its floor and grows slowly.
+func onlyRounding(c *Context, ref, port *Tensor) (compare.Finding, bool) {
+	if c.Tap != "layer" && c.Layer >= 0 {
+		return compare.Finding{}, false
+	}
+	e := distance(ref, port)
+	if e.Token == 0 || e.Token > c.FloorOf(c.At) {
+		return compare.Finding{}, false
+	}
+	prev, worst, layers := 0.0, 0.0, 0
+	for _, n := range c.Names(Ref) {
+		if _, tap := SplitName(n); tap != "layer" {
+			continue
+		}
+		r, p, ok := c.Pair(n)
+		if !ok {
+			continue
+		}
+		v := medianRowError(r, p)
+		if !(v <= c.FloorOf(n)) {
+			return compare.Finding{}, false
+		}
+		if prev > 0 && layers > 1 {
+			worst = max(worst, v/prev)
+		}
+		prev = v
+		layers++
+	}
+	if layers < 2 || worst > maxStep {
+		return compare.Finding{}, false
+	}
+	cause, what := "benign.rerun_noise", "noise between two right runs: another order of sums, kernel or batch size"
+	if ref.DType != port.DType && ref.DType != "" && port.DType != "" || unitOf(port, port) > 0x1p-24 {
+		cause, what = "benign.precision", fmt.Sprintf("rounding of %s", firstOf(port.DType, "the coarser dtype"))
+	}
+	f := c.signature(cause, trial{before: e, after: e, floor: c.FloorOf(c.At), values: len(ref.Data)})
+	sides(&f, firstOf(ref.DType, "float32"), firstOf(port.DType, "float32"))
+	f.Values["step_ratio"] = compare.Num(worst)
+	f.Claim = fmt.Sprintf("the error is %s: no layer of %d is above its floor and none makes it more than %s times the layer before", what, layers, g3(max(1, worst)))
+	f.For = append(f.For, fmt.Sprintf("rel %s at %s against a floor of %s", g2(e.Token), c.At, g2(c.FloorOf(c.At))))
+	f.Fix = "nothing to fix in the model"
+	return f, true
+}
+
+// medianRowError is the median over tokens of the relative error.
+func medianRowError(ref, port *Tensor) float64 {
+	e := make([]float64, ref.Rows)
+	for t := range e {
+		d2, r2 := rowDistance(ref.Row(t), port.Row(t))
+		e[t] = math.Sqrt(d2 / r2)
+		if d2 == 0 {
+			e[t] = 0
+		}
+	}
+	return medianOf(e)
+}
