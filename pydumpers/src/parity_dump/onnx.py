@@ -253,7 +253,10 @@ def dump(
     path = Path(file)
     if not path.is_file():
         raise DumpError(f"loading {path}: there is no such file")
-    proto = onnx.load(str(path), load_external_data=False)
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+    except Exception as e:  # protobuf's own errors, which have no common base
+        raise DumpError(f"loading {path}: it is no ONNX model ({_first_line(e)})") from e
     choices = choose(proto.graph, extra, everything)
     if not any(split_layer(c.checkpoint)[0] is not None for c in choices):
         raise DumpError(
@@ -268,12 +271,19 @@ def dump(
         options.intra_op_num_threads = threads
     # The copy is in memory; weights beside the file are still read from there.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent.resolve()))
-    session = ort.InferenceSession(proto.SerializeToString(), options, providers=list(providers))
+    try:
+        session = ort.InferenceSession(proto.SerializeToString(), options, providers=list(providers))
+    except Exception as e:  # ONNX Runtime's errors derive from Exception only
+        raise DumpError(f"loading {path} with its values as outputs: {_first_line(e)}") from e
     if ids is None and feeds is None:
         raise DumpError(f"running {path}: give ids or feeds")
     given: dict[str, Array] = dict(feeds_for(session, ids)) if ids is not None else {}
     given.update(feeds or {})
-    results = dict(zip(fetch, session.run([name for name, _ in fetch.values()], given), strict=True))
+    try:
+        arrays = session.run([name for name, _ in fetch.values()], given)
+    except Exception as e:
+        raise DumpError(f"running {path}: {_first_line(e)}") from e
+    results = dict(zip(fetch, arrays, strict=True))
 
     batch = next((a.shape[0] for n, a in given.items() if n in ("input_ids", "tokens") and a.ndim > 1), 1)
     mask = given.get("attention_mask")
@@ -291,6 +301,10 @@ def dump(
                 writer.add("logits", array, dtype=dtype, source=c.source)
             writer.add("last_logits", array[-1], dtype=dtype, source=c.source)
         return writer.names
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def tokenize(tokenizer: str | os.PathLike[str], text: str, *, add_special: bool = True) -> list[int]:

@@ -33,7 +33,7 @@ from parity_dump.max import MaxTaps, command, environment, to_numpy
 from parity_dump.max_file import convert
 
 PACKAGE = Path(__file__).parents[2]
-CPU_FLOAT32 = ("--devices", "cpu", "--quantization-encoding", "float32", "--max-length", "64")
+CPU_FLOAT32 = ("--devices", "cpu", "--quantization-encoding", "float32", "--max-length", "64", "--top-k", "1")
 
 
 def generate(model, out, *more, options=None):

@@ -210,6 +210,14 @@ def test_a_graph_that_tells_nothing_about_layers_is_no_success(tmp_path):
         dump(tmp_path / "no.onnx", tmp_path / "x", ids=[1])
     with pytest.raises(DumpError, match="give ids or feeds"):
         run(two_layers(), tmp_path, ids=None)
+    (tmp_path / "bad.onnx").write_bytes(b"\xff\xfe not a model")
+    with pytest.raises(DumpError, match="no ONNX model"):
+        dump(tmp_path / "bad.onnx", tmp_path / "x", ids=[1])
+
+
+def test_a_run_that_onnx_runtime_refuses_says_what_it_said(tmp_path):
+    with pytest.raises(DumpError, match=r"running .*m\.onnx: .*indices element out of data bounds"):
+        run(two_layers(), tmp_path, ids=[7])
 
 
 def test_what_would_be_dumped_can_be_listed_without_running():
