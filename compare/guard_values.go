@@ -18,18 +18,19 @@ func guardOverflow(p *part) []Guard {
 		}
 		n := pr.sums.NonFinite
 		portInf, refInf := n.PortPosInf+n.PortNegInf, n.RefPosInf+n.RefNegInf
-		side, other := "port", pr.Ref
+		side, own, other := "port", pr.Port, pr.Ref
 		if refInf > portInf {
-			side, other = "reference", pr.Port
+			side, own, other = "reference", pr.Ref, pr.Port
 		}
 		if max(portInf, refInf) == 0 {
 			continue
 		}
-		v, err := valueAt(other, n.FirstMismatch+int64(other.Row0*pr.Geo.Cols))
-		if err != nil {
+		u, err1 := valueAt(own, n.FirstMismatch+int64(own.Row0*pr.Geo.Cols))
+		v, err2 := valueAt(other, n.FirstMismatch+int64(other.Row0*pr.Geo.Cols))
+		if err := errors.Join(err1, err2); err != nil {
 			return one(NotChecked, "", "%s", guardError(err))
 		}
-		if math.Abs(v) <= halfMax || !laterFinite(p.Pairs[i+1:], side) {
+		if !math.IsInf(u, 0) || !(math.Abs(v) > halfMax) || math.IsInf(v, 0) || !laterFinite(p.Pairs[i+1:], side) {
 			continue
 		}
 		g := one(Fail, "save in float32 or bfloat16: float16 ends at 65504",

@@ -90,18 +90,23 @@ func (p *Pair) measure() {
 	}
 	s.e, s.worst = energy(median(rel)), energy(quantile(rel, 1))
 	unit := floors[p.precision].unit
-	own := rel
+	own, noise := rel, []float64(nil)
 	if p.inc != nil && p.onlyStream() {
-		own = p.inc
+		// Rounding the stream is an error of the increment too, the larger the
+		// less was added.
+		own, noise = p.inc, p.incStored
 	}
 	var in2 float64
+	if noise != nil {
+		in2 = sq(p.streamUnit() * median(noise))
+	}
 	for _, in := range p.inputs {
 		if in.rel != nil {
 			in2 += sq(median(in.judged()))
 		}
 	}
 	s.gain = median(own) / math.Sqrt(in2+unit*unit)
-	s.tailGain = p.gainTail(own, unit)
+	s.tailGain = p.gainTail(own, noise, unit)
 }
 
 // judged returns the token errors that count: without those whose discrete
@@ -128,10 +133,14 @@ func (p *Pair) onlyStream() bool {
 }
 
 // gainTail is the 98th percentile over tokens of the gain per token, against
-// the worst input up to that token, since attention mixes earlier tokens in.
-func (p *Pair) gainTail(own []float64, unit float64) float64 {
+// the worst input up to that token, since attention mixes earlier tokens in;
+// noise is what the stream's rounding is multiplied by, nil for no stream.
+func (p *Pair) gainTail(own, noise []float64, unit float64) float64 {
 	n := len(own)
 	in2 := make([]float64, n)
+	for t, s := range noise {
+		in2[t] = sq(p.streamUnit() * s)
+	}
 	for _, in := range p.inputs {
 		if in.rel == nil {
 			continue

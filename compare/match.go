@@ -33,8 +33,9 @@ type Pair struct {
 	inputs   []*Pair
 	// bias holds the result of the second pass over sampled rows.
 	bias biasFit
-	// inc holds the increment error per token, layers only.
-	inc []float64
+	// inc holds the increment error per token, layers only; incStored how many
+	// times larger the stream is than the increment.
+	inc, incStored []float64
 	// ties holds tokens whose discrete choice flipped inside the noise.
 	ties map[int]bool
 	// normed is set where a last entry after the final norm was repaired.

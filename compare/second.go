@@ -46,10 +46,10 @@ func (p *part) increments() error {
 			continue
 		}
 		if prev != nil && prev.Geo.Rows == pr.Geo.Rows && prev.Geo.Cols == pr.Geo.Cols {
-			inc, err := p.increment(prev, pr)
+			inc, stored, err := p.increment(prev, pr)
 			switch {
 			case err == nil:
-				pr.inc = inc
+				pr.inc, pr.incStored = inc, stored
 				if prev.Kind == dump.KindLayer && pr.Layer-prev.Layer > 1 {
 					pr.Out.Notes = append(pr.Out.Notes, "its increment error spans layers "+dump.LayerName(prev.Layer+1, "")+" to "+pr.Name+": those between were not dumped")
 				}
@@ -65,33 +65,37 @@ func (p *part) increments() error {
 }
 
 // increment returns √Σ((b-b')-(a-a'))² / √Σ(a-a')² per token: 0 where nothing
-// was added on either side, +Inf where only the port added something.
-func (p *part) increment(prev, pr *Pair) (inc []float64, err error) {
-	inc = make([]float64, pr.Geo.Rows)
+// was added on either side, +Inf where only the port added something. stored is
+// √Σa² / √Σ(a-a')²: how many times larger the stream is than what was added, so
+// how much its rounding weighs there.
+func (p *part) increment(prev, pr *Pair) (inc, stored []float64, err error) {
+	inc, stored = make([]float64, pr.Geo.Rows), make([]float64, pr.Geo.Rows)
 	if prev.sums.Whole.D2 == 0 && pr.sums.Whole.D2 == 0 && pr.sums.NonFinite.FirstAt < 0 {
-		return inc, nil // bit-equal on both sides
+		return inc, stored, nil // bit-equal on both sides
 	}
 	before, done1, err := openPair(prev.Ref, prev.Port, prev.Geo)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, done1()) }()
 	here, done2, err := openPair(pr.Ref, pr.Port, pr.Geo)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, done2()) }()
 	ms, err := kernel.RunIncrements(p.ctx, kernel.IncPair{
 		RefPrev: before.Ref, Ref: here.Ref, PortPrev: before.Port, Port: here.Port, Rows: pr.Geo.Rows, Cols: pr.Geo.Cols,
 	}, p.kernelOptions("increment of "+pr.Out.Name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i, m := range ms {
 		if m.D2 == 0 && m.A2 == 0 {
 			continue
 		}
 		inc[i] = math.Sqrt(m.D2) / math.Sqrt(m.A2)
+		row := pr.sums.Row[i]
+		stored[i] = math.Ldexp(math.Sqrt(row.A2), row.Exp) / math.Sqrt(m.A2)
 	}
-	return inc, nil
+	return inc, stored, nil
 }
