@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -51,7 +52,20 @@ var commands = []func(*env) *cobra.Command{
 func run(ctx context.Context, args []string, e *env) int {
 	root := newRootCmd(e)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	return bisecting(args, finish(e, root.ExecuteContext(ctx)))
+}
+
+// bisecting makes a status fit for `git bisect run` where that was asked for:
+// usage errors too must skip the commit, not end the bisection.
+func bisecting(args []string, status int) int {
+	if slices.Contains(args, "--git-bisect") && status != compare.Parity.Info().Exit && status != compare.Divergence.Info().Exit {
+		return compare.Trouble.Info().BisectExit
+	}
+	return status
+}
+
+// finish prints what went wrong and returns the exit status.
+func finish(e *env, err error) int {
 	if err == nil {
 		return compare.Parity.Info().Exit
 	}
