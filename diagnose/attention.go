@@ -14,7 +14,7 @@ var attentionHypothesis = Hypothesis{
 	ID: "attention",
 	Causes: []string{
 		"attention.scale", "attention.softcap", "attention.mask", "attention.window", "attention.sink", "attention.head_map",
-		"state.chunk",
+		"state.chunk", "rope.layout", "rope.theta", "rope.scaling", "rope.width", "rope.applied",
 	},
 	Taps:   []string{"attn_probs"},
 	Needs:  "attn_probs; q_rope and k_rope beside it give each side's absolute scale, softcap, sink and head map",
@@ -294,6 +294,11 @@ func relativeAttention(c *Context, ref, port *Tensor, g grid) []compare.Finding 
 // compareAttention explains the difference by both sides' own rules. decided is
 // false where the rules agree and so say nothing.
 func compareAttention(c *Context, ref, port *Tensor, g grid, r, p attnFound) (fs []compare.Finding, decided bool) {
+	if r.rope != nil && p.rope != nil {
+		if fs := ropeByScores(c, *r.rope, *p.rope, p.expr(Port, "port:attn_probs")+" | target(port)", r.d); fs != nil {
+			return fs, true
+		}
+	}
 	switch {
 	case !slices.Equal(r.kv, p.kv):
 		return one(headMapFinding(c, r, p))

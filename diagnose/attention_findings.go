@@ -111,19 +111,27 @@ func nameScale(c *Context, v float64) string {
 func nameRatio(c *Context, slope float64) (string, bool) {
 	d := float64(c.headDim(c.At, 0))
 	hidden := float64(firstOf(c.Facts(Ref).HiddenSize, c.Facts(Port).HiddenSize))
-	ratios := []constant{
-		{Name: "1/sqrt(head_dim): scaled twice", Value: 1 / math.Sqrt(d)},
-		{Name: "sqrt(head_dim): not scaled", Value: math.Sqrt(d)},
-		{Name: "sqrt(head_dim/hidden_size): divided by the root of the hidden size", Value: math.Sqrt(d / hidden)},
-		{Name: "sqrt(hidden_size/head_dim)", Value: math.Sqrt(hidden / d)},
+	var ratios []constant
+	if d > 0 {
+		ratios = append(ratios,
+			constant{Name: "1/sqrt(head_dim): scaled twice", Value: 1 / math.Sqrt(d)},
+			constant{Name: "sqrt(head_dim): not scaled", Value: math.Sqrt(d)})
+	}
+	if d > 0 && hidden > 0 {
+		ratios = append(ratios,
+			constant{Name: "sqrt(head_dim/hidden_size): divided by the root of the hidden size", Value: math.Sqrt(d / hidden)},
+			constant{Name: "sqrt(hidden_size/head_dim)", Value: math.Sqrt(hidden / d)})
 	}
 	for _, f := range []Facts{c.Facts(Ref), c.Facts(Port)} {
 		for _, key := range []string{"mscale", "attention_factor"} {
 			m := anyNumber(f.Raw[key])
+			if !(m > 0) {
+				continue
+			}
 			ratios = append(ratios, constant{Name: key + "²", Value: m * m}, constant{Name: "1/" + key + "²", Value: 1 / (m * m)})
 		}
 	}
-	if k, ok := name(slope, 1e-3, ratios); ok && d > 0 {
+	if k, ok := name(slope, 1e-3, ratios); ok {
 		return k.Name, true
 	}
 	if n := math.Round(slope * slope); n >= 2 && near(slope*slope, n, 1e-3) {
@@ -149,32 +157,37 @@ func softcapFinding(c *Context, r, p attnFound) (compare.Finding, bool) {
 	if !ok {
 		return f, false
 	}
+	softcapWords(&f, r, p)
+	if math.Abs(math.Log(r.scale/p.scale)) > 1e-3 {
+		f.Claim += fmt.Sprintf("; the scale differs too: port %s, reference %s", nameScale(c, p.scale), nameScale(c, r.scale))
+	}
+	f.Try = c.tryLine("%s", expr)
+	f.For = []string{
+		fmt.Sprintf("reference: %s leaves %s of its log-probabilities, port: %s leaves %s", r.text(), g2(r.misfit), p.text(), g2(p.misfit)),
+		fmt.Sprintf("rel_l2 %s before, %s after (floor %s)", g2(t.before.Whole), g2(t.after.Whole), g2(t.floor)),
+	}
+	return f, true
+}
+
+// softcapWords fills a softcap's values, claim and advice.
+func softcapWords(f *compare.Finding, r, p attnFound) {
 	word := func(a attnFound) any {
 		if a.cap > 0 {
 			return a.cap
 		}
 		return "none"
 	}
-	sides(&f, word(r), word(p))
 	text := func(a attnFound) string {
 		if a.cap > 0 {
 			return fmt.Sprintf("caps the scores at %s", g6(a.cap))
 		}
 		return "does not cap the scores"
 	}
-	f.Claim = fmt.Sprintf("port %s, reference %s (x := c·tanh(x/c) before the softmax)", text(p), text(r))
-	if math.Abs(math.Log(r.scale/p.scale)) > 1e-3 {
-		f.Claim += fmt.Sprintf("; the scale differs too: port %s, reference %s", nameScale(c, p.scale), nameScale(c, r.scale))
-	}
+	sides(f, word(r), word(p))
 	f.Values["scale_reference"], f.Values["scale_port"] = compare.Num(r.scale), compare.Num(p.scale)
-	f.Try = c.tryLine("%s", expr)
-	f.For = []string{
-		fmt.Sprintf("reference: %s leaves %s of its log-probabilities, port: %s leaves %s", r.text(), g2(r.misfit), p.text(), g2(p.misfit)),
-		fmt.Sprintf("rel_l2 %s before, %s after (floor %s)", g2(t.before.Whole), g2(t.after.Whole), g2(t.floor)),
-	}
+	f.Claim = fmt.Sprintf("port %s, reference %s (x := c·tanh(x/c) before the softmax)", text(p), text(r))
 	f.Verify = "look for attn_logit_softcapping in the config and for the tanh in the kernel: fused attention often has no soft cap and drops it without a word"
 	f.Fix = "cap the scores as the reference does, after the scale and before the mask"
-	return f, true
 }
 
 // headMapFinding: query heads read other key-value heads.

@@ -18,6 +18,8 @@ type attnFound struct {
 	d, n   int // head dim, and number of values looked at
 	cache  bool
 	q, k   string
+	// rope is the rotation, where q and k were dumped before it only.
+	rope *ropeRule
 }
 
 // attentionOf fits one side's rule at attn_probs. ok is false where that side
@@ -34,6 +36,11 @@ func attentionOf(c *Context, side Side, probs *Tensor, g grid) (f attnFound, ok 
 	batch := g.Blocks / g.Heads
 	kvs := k.Cols / d
 	f = attnFound{d: d, kvHeads: kvs, q: names[0], k: names[1], cache: k.Rows > q.Rows, n: len(probs.Data)}
+	if f.q != "q_rope" && !f.cache {
+		if qr, kr, rule, ok := rotatedByScores(c, side, q, k, probs, g, d); ok {
+			q, k, f.rope = qr, kr, &rule
+		}
+	}
 	x, _, err := attnScores(q, k, d, batch, headMap(g.Heads, kvs), 1)
 	if err != nil {
 		return f, false
@@ -190,6 +197,9 @@ func (f attnFound) expr(side Side, like string) string {
 	}
 	if f.cache {
 		args = append(args, "cache=true")
+	}
+	if f.rope != nil {
+		args = append(args, f.rope.scoreArgs()...)
 	}
 	steps := []string{"scores(" + strings.Join(args, ", ") + ")"}
 	if f.cap > 0 {

@@ -8,6 +8,7 @@ var positional = []Hypothesis{
 	ropeLayoutHypothesis,
 	attentionHypothesis,
 	contextHypothesis,
+	fusedKernelHypothesis,
 	kvHypothesis,
 	recurrentHypothesis,
 	logitCapHypothesis,

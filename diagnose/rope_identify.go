@@ -45,17 +45,25 @@ func identifyRope(c *Context, side Side, pre, post *Tensor, headDim int, priors 
 	if !(f.shape <= math.Max(8*unitOf(pre, post), 5e-3)) {
 		return f, false
 	}
-	unit := unitOf(pre, post)
-	s := &ropeSearch{m: m, best: &f, unit: unit}
+	s := &ropeSearch{m: m, best: &f, unit: unitOf(pre, post)}
 	s.none()
 	base := s.priors(priors)
+	if s.settled() {
+		return f, true
+	}
 	fits, _ := m.fitPairs()
-	laws := s.laws(fits)
-	base = append(base, laws...)
-	s.variants(base)
-	s.sections(base)
-	s.places(base)
-	s.free(fits)
+	base = append(base, s.laws(fits)...)
+	for _, step := range []func(){
+		func() { s.variants(base) },
+		func() { s.sections(base) },
+		func() { s.places(base) },
+		func() { s.free(fits) },
+	} {
+		if s.settled() {
+			break
+		}
+		step()
+	}
 	return f, !math.IsInf(f.err, 0)
 }
 
@@ -74,6 +82,12 @@ func (s *ropeSearch) offer(r ropeRule, params int) float64 {
 		s.best.rule, s.best.err, s.best.params = r, e, params
 	}
 	return e
+}
+
+// settled tells whether the best rule leaves no more than free angles do, so that
+// no other can be better.
+func (s *ropeSearch) settled() bool {
+	return s.best.err <= 1.1*s.best.shape+snapSlack || s.best.err <= s.unit/2
 }
 
 func (s *ropeSearch) none() { s.offer(ropeRule{None: true}, 0) }

@@ -95,7 +95,8 @@ var profileKinds = []profileKind{
 			for w < n && p.exact(w) {
 				w++
 			}
-			ok := w >= 2 && w < n && p.count(w, n) <= (n-w)/10
+			// An error that grows out of the floor has no edge.
+			ok := w >= 2 && w < n && p.count(w, n) <= (n-w)/10 && p.e[w] > 0.3*medianOf(p.e[w:])
 			return fmt.Sprintf("tokens 0 to %d are exact (at most %s), token %d is off by %s and nearly all after it", w-1, g2(maxAbs(p.e[:max(w, 1)])), w, g2(p.e[min(w, n-1)])), map[string]any{"first_token": w}, ok
 		},
 		says: "something that begins at that token: a window of so many keys, positions that lose their last bits (256 in bfloat16, 2048 in float16), the edge of a chunk, padding",

@@ -10,7 +10,7 @@ import (
 var attentionTransforms = []TransformSpec{
 	{
 		Name: "scores",
-		Params: []TransformParam{
+		Params: append([]TransformParam{
 			{Name: "q", Kind: argTap, Required: true},
 			{Name: "k", Kind: argTap, Required: true},
 			{Name: "scale", Kind: argNumber, Doc: "1/sqrt(head_dim) by default"},
@@ -18,9 +18,8 @@ var attentionTransforms = []TransformSpec{
 			{Name: "cache", Kind: argFlag, Doc: "take the keys of the steps before too"},
 			{Name: "zero", Kind: argRanges, Doc: "these keys read as zero"},
 			{Name: "copy", Kind: argList, Doc: "[to, from, ...]: key to reads as key from"},
-			{Name: "head_dim", Kind: argInt, Doc: "the model's by default"},
-		},
-		Doc:     "attention scores of dumped queries and keys",
+		}, ropeParams...),
+		Doc:     "attention scores of dumped queries and keys; with theta, layout or freqs both are rotated first, as rope does",
 		Formula: "x[h,t,s] := scale·<q[t,h], k[s,map[h]]>",
 		apply:   applyScores,
 	},
@@ -356,6 +355,14 @@ func applyScores(e *tryEnv, _ *tryValue, a tryArgs) (*tryValue, error) {
 	}
 	if d < 1 || q.Cols%d != 0 || k.Cols%d != 0 || k.Cols == 0 || q.Rows == 0 {
 		return nil, fmt.Errorf("heads of %d do not divide %d and %d dims: give head_dim=", d, q.Cols, k.Cols)
+	}
+	if a.has("theta") || a.has("layout") || a.has("freqs") {
+		r := ruleOf(e, a)
+		if err := r.check(d, q.Rows); err != nil {
+			return nil, err
+		}
+		q = q.like(r.rotate(q.Data, q.Rows, q.Cols, d, e.c.positions(side, q.Rows), false))
+		k = k.like(r.rotate(k.Data, k.Rows, k.Cols, d, e.c.positions(side, k.Rows), false))
 	}
 	kv := a.ints("map")
 	if kv == nil {

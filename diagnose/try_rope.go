@@ -76,18 +76,27 @@ func applyRope(e *tryEnv, v *tryValue, a tryArgs, inverse bool) (*tryValue, erro
 	if d == 0 {
 		d = e.c.headDim(v.Name, v.Cols)
 	}
-	switch {
-	case d < 2 || v.Cols%d != 0:
+	if d < 2 || v.Cols%d != 0 {
 		return nil, fmt.Errorf("heads of %d do not divide %d dims: give head_dim=", d, v.Cols)
-	case r.Dims < 0 || r.Dims > d || r.Dims%2 != 0:
-		return nil, fmt.Errorf("dims is %d; an even number up to the head's %d is needed", r.Dims, d)
-	case !(r.Theta > 0) || r.Scaling != "" && !(r.Factor > 0):
-		return nil, fmt.Errorf("theta and factor have to be positive")
-	case len(r.Positions) > 0 && v.Rows%len(r.Positions) != 0:
-		return nil, fmt.Errorf("%d positions for %d rows", len(r.Positions), v.Rows)
-	case r.Freqs != nil && len(r.Freqs) != r.width(d)/2:
-		return nil, fmt.Errorf("%d frequencies for %d pairs", len(r.Freqs), r.width(d)/2)
+	}
+	if err := r.check(d, v.Rows); err != nil {
+		return nil, err
 	}
 	pos := e.c.positions(e.owner(), v.Rows)
 	return v.like(r.rotate(v.Data, v.Rows, v.Cols, d, pos, inverse)), nil
+}
+
+// check refuses a rule that a head of d dims and that many rows cannot follow.
+func (r ropeRule) check(d, rows int) error {
+	switch {
+	case r.Dims < 0 || r.Dims > d || r.Dims%2 != 0:
+		return fmt.Errorf("dims is %d; an even number up to the head's %d is needed", r.Dims, d)
+	case !(r.Theta > 0) || r.Scaling != "" && !(r.Factor > 0):
+		return fmt.Errorf("theta and factor have to be positive")
+	case len(r.Positions) > 0 && rows%len(r.Positions) != 0:
+		return fmt.Errorf("%d positions for %d rows", len(r.Positions), rows)
+	case r.Freqs != nil && len(r.Freqs) != r.width(d)/2:
+		return fmt.Errorf("%d frequencies for %d pairs", len(r.Freqs), r.width(d)/2)
+	}
+	return nil
 }
