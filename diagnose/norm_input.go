@@ -147,7 +147,11 @@ func (c *Context) readNorm(s Side, name string) (n normFit, x operand, ok bool) 
 			if !fitted {
 				return n, x, false
 			}
-			if f.Resid >= best.Resid/2 && best.Form == "none" || f.Resid >= best.Resid || f.Eps > 100*greatestMS(x.Tensor, w) {
+			enough := best.Resid
+			if best.Form == "none" {
+				enough /= 2
+			}
+			if !(f.Resid < enough) || f.Eps > 100*greatestMS(x.Tensor, w) {
 				continue
 			}
 			if best = f; f.Resid <= bound {

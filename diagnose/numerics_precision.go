@@ -105,8 +105,8 @@ const maxStep = 2
 
 // onlyRounding: everything dumped is below its floor and grows slowly.
 func onlyRounding(c *Context, ref, port *Tensor) (compare.Finding, bool) {
-	if c.Tap != "layer" && c.Layer >= 0 {
-		return compare.Finding{}, false
+	if last, ok := c.lastLayer(); c.Layer >= 0 && (!ok || c.At != last) {
+		return compare.Finding{}, false // told once, at the end of the model
 	}
 	e := distance(ref, port)
 	if e.Token == 0 || e.Token > c.FloorOf(c.At) {

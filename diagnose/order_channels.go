@@ -148,6 +148,9 @@ func testChannelAffine(c *Context) []compare.Finding {
 		if !ok || medianOf(absAll(shift)) < 1e-3*rmsAll(port.Data) && spreadOf(slope, medianOf(slope)) < 1e-3 || spreadOf(slope, medianOf(slope))+spreadOf(shift, medianOf(shift)) < 1e-4 {
 			continue
 		}
+		if len(ref.Shape) == 2 && f.Proof != compare.ProofExact {
+			continue
+		}
 		f.Values["scale"], f.Values["shift"] = nums(slope), nums(shift)
 		sides(&f, "x", "s·x + m per channel")
 		f.Claim = fmt.Sprintf("each of %d channels (axis %d) of %s is the reference's, scaled and shifted by its own numbers: a normalisation by mean and std that one side lacks or does twice", n, axis, c.At)

@@ -213,6 +213,9 @@ func missingDims(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	if c.isNoise() || ref.Rows < minTokens {
 		return compare.Finding{}, false
 	}
+	if len(testOrder(c)) > 0 || fusedHypothesis.Applies(c.Tap) && len(testFused(c)) > 0 {
+		return compare.Finding{}, false // they are there, at other places
+	}
 	for _, n := range blockCounts {
 		if ref.Cols%n != 0 || ref.Cols/n < 4 {
 			continue
