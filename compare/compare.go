@@ -175,9 +175,21 @@ func (c *Comparison) missingRun(l lonely, o Options) {
 		Evidence: fmt.Sprintf("%s has no partner in the %s", name, other), Remedy: "dump it, choose with --step and --rank, or name it in --allow-unpaired"})
 }
 
+// compared tells whether at least one element of a pair was held against its
+// partner: an empty pair, or one without a finite value on both sides, was not.
+func (p *Pair) compared() bool {
+	switch {
+	case !p.comparable() || p.aside != "":
+		return false
+	case p.Out.Ints != nil:
+		return p.Geo.Rows*p.Geo.Cols > 0
+	}
+	return p.sums != nil && (p.sums.Whole.N > 0 || p.sums.NonFinite.Mismatched > 0)
+}
+
 // cover counts a pair.
 func (c *Comparison) cover(p *Pair) {
-	compared := p.comparable() && p.aside == "" && (p.sums != nil || p.Out.Ints != nil)
+	compared := p.compared()
 	if compared {
 		c.Coverage.Compared++
 	}

@@ -2,6 +2,8 @@ package compare
 
 import (
 	"fmt"
+
+	"github.com/layerparity/parity/dump"
 )
 
 // decide sets the verdict by the table of docs/metrics.md: the highest row that
@@ -25,7 +27,7 @@ func (c *Comparison) judge(parts []*part, entry *Pair, o Options) (Verdict, stri
 	if why := c.unreadable(parts); why != "" {
 		return Trouble, why
 	}
-	if c.Coverage.Compared == 0 {
+	if c.Coverage.Paired == 0 {
 		return Trouble, c.nothing(parts)
 	}
 	for _, g := range c.Guards {
@@ -49,6 +51,9 @@ func (c *Comparison) judge(parts []*part, entry *Pair, o Options) (Verdict, stri
 				return Divergence, fmt.Sprintf("%s cannot be compared: %s", pr.Out.Name, pr.problem)
 			}
 		}
+	}
+	if !anyTensor(parts) {
+		return Trouble, c.nothing(parts)
 	}
 	if c.First != nil {
 		return Divergence, fmt.Sprintf("%s is past its threshold: %s", c.First.Checkpoint, c.First.words())
@@ -103,14 +108,23 @@ func (c *Comparison) nothing(parts []*part) string {
 	if c.Coverage.Paired == 0 {
 		return "nothing to compare: no checkpoint is in both dumps; see the unpaired names, --map renames them"
 	}
+	if c.Coverage.Compared > 0 {
+		return "nothing that the model computed was compared, only its inputs; see the unpaired names, --map renames them"
+	}
+	return "nothing could be compared: every pair is empty, without a finite value on both sides, or was set aside"
+}
+
+// anyTensor tells whether anything was compared that the model computed: equal
+// ids, positions and masks alone are no success.
+func anyTensor(parts []*part) bool {
 	for _, p := range parts {
 		for _, pr := range p.Pairs {
-			if pr.problem != "" {
-				return fmt.Sprintf("nothing could be compared: %s: %s", pr.Out.Name, pr.problem)
+			if pr.compared() && !(pr.Kind == dump.KindInput && pr.integers()) {
+				return true
 			}
 		}
 	}
-	return "nothing could be compared"
+	return false
 }
 
 // accumulated warns where errors are above their floors and entered nowhere.

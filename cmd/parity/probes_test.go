@@ -340,6 +340,42 @@ func TestProbesWithIDsAndEmbedding(t *testing.T) {
 	}
 }
 
+// With a single layer there is no neighbour, no trend and no shift to speak of:
+// what must fail fails all the same.
+func TestProbesOnASingleLayer(t *testing.T) {
+	for _, p := range []struct {
+		name  string
+		port  func(rng *rand.Rand, a *dumptest.Array) *dumptest.Array
+		exit  int
+		first string
+	}{
+		{"clean, 1e-6 noise", func(rng *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.Noise(rng, 1e-6) }, 0, ""},
+		{"bfloat16", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.As(npy.BFloat16) }, 0, ""},
+		{"float16", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.As(npy.Float16) }, 0, ""},
+		{"float64", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.As(npy.Float64) }, 0, ""},
+		{"relative error 0.25", func(rng *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.Noise(rng, 0.25) }, 1, "layer_00"},
+		{"one NaN", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { a.Data[9] = math.NaN(); return a }, 1, "layer_00"},
+		{"one Inf", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { a.Data[9] = math.Inf(-1); return a }, 1, "layer_00"},
+		{"all zero", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array {
+			return a.Map(func(float64) float64 { return 0 })
+		}, 1, "layer_00"},
+		{"x 2", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array {
+			return a.Map(func(v float64) float64 { return 2 * v })
+		}, 1, ""},
+		{"x 1.01", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array {
+			return a.Map(func(v float64) float64 { return f32(v * 1.01) })
+		}, 1, ""},
+		{"one row missing", func(_ *rand.Rand, a *dumptest.Array) *dumptest.Array { return a.Rows(0, 15) }, 1, ""},
+	} {
+		ref := dumptest.Layers(1, 1, probeTokens, probeDims)
+		port := dumptest.Dump{"layer_00": p.port(rand.New(rand.NewPCG(5, 5)), ref["layer_00"].Clone())}
+		status, c := compareJSON(t, ref, port)
+		if status != p.exit || firstAt(c) != p.first {
+			t.Errorf("%s: exit status %d, first %q (%s); want %d, %q", p.name, status, firstAt(c), c.Reason, p.exit, p.first)
+		}
+	}
+}
+
 // A port with only layer_10 where the reference has only layer_1 is no pair: a
 // tool that pairs by substrings passes it.
 func TestLayer10IsNoPartnerOfLayer1(t *testing.T) {
