@@ -289,22 +289,27 @@ def _walk_v2(layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _walk_v2(child, f"{path}.{name}" if path else name)
 
 
-def _walk_v3(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield ``(path, module)`` for everything below a V3 module: in its attributes, and in lists and dicts among them."""
+def _walk_v3(value: Any, base: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield ``(path, module)`` for everything below a V3 module: in its attributes, and in lists and dicts among them.
+
+    The name of a transparent child is left out of its descendants' paths, as MAX does; the child itself has it.
+    """
     from max.experimental.nn import Module
 
     children: dict[str, Any] = {}
     if isinstance(value, Module):
-        if path:
-            yield path, value
         children.update(vars(value))
     if isinstance(value, dict):
         children.update({str(k): v for k, v in value.items()})
     elif isinstance(value, (list, tuple)):  # a ModuleList is a Module and a list
         children.update({str(i): v for i, v in enumerate(value)})
     for name, child in children.items():
-        transparent = isinstance(child, Module) and child.name_transparent
-        yield from _walk_v3(child, path if transparent else f"{path}.{name}" if path else str(name))
+        path = f"{base}.{name}" if base else name
+        if isinstance(child, Module):
+            yield path, child
+            yield from _walk_v3(child, base if child.name_transparent else path)
+        elif isinstance(child, (dict, list, tuple)):
+            yield from _walk_v3(child, path)
 
 
 def _tensors(value: Any) -> list[Any]:

@@ -230,6 +230,37 @@ def test_logits_of_a_tied_head_are_taken_from_the_models_own_output(tmp_path):
         assert result_names(Tied().trace(IDS))[-1] == "parity:0/1:logits"
 
 
+def test_a_transparent_child_of_v3_does_not_pass_for_its_parent(tmp_path):
+    from max.experimental.nn import Module
+
+    class Fused(Module):
+        name_transparent = True
+
+        def forward(self, x):
+            return x * 3.0
+
+    class Attention(Module):
+        def __init__(self):
+            self.qkv_proj = Fused()
+
+        def forward(self, x):
+            return self.qkv_proj(x)
+
+    class Net(Module):
+        def __init__(self):
+            self.layers = [type("Layer", (Module,), {"forward": lambda self, x: self.self_attn(x)})()]
+            self.layers[0].self_attn = Attention()
+
+        def forward(self, x):
+            return self.layers[0](x)
+
+    with hooked(tmp_path) as hooks:
+        net = Net()
+        hooks.name_v3(net)
+        paths = [path for _, path in hooks._paths.values()]
+    assert paths == ["layers.0", "layers.0.self_attn", "layers.0.self_attn.qkv_proj"]
+
+
 # ---- results and steps ---------------------------------------------------------------------------------------------
 
 
