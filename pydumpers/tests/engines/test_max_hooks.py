@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+import engine_support  # noqa: F401  # puts the package on PYTHONPATH, for processes that a test starts
 import numpy as np
 import pytest
 from max import nn
@@ -370,6 +371,39 @@ def test_the_command_line_of_max_is_kept_and_subgraphs_are_turned_off():
     ]  # fmt: skip
     assert "--no-use-subgraphs" not in command(["generate", "--use-subgraphs"])
     assert command(["list"])[3:] == ["list"]
+
+
+STAND_IN = """
+import multiprocessing, sys
+import max._entrypoints.pipelines
+
+def worker(path):
+    from max.engine import Model
+    with open(path, "w") as f:
+        f.write(str(hasattr(Model.execute, "__wrapped__")))
+
+def main():
+    process = multiprocessing.get_context("spawn").Process(target=worker, args=(sys.argv[-1],))
+    process.start()
+    process.join()
+
+max._entrypoints.pipelines.main = main
+"""
+
+
+def test_a_process_that_serve_spawns_has_the_hooks_too(tmp_path):
+    """What a hook in the parent alone would miss without an error: here max's main is replaced by one that spawns."""
+    import os
+    import subprocess
+
+    (tmp_path / "sitecustomize.py").write_text("import stand_in")
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    env = {**os.environ, "PYTHONPATH": path, **environment({"out": tmp_path / "port"})}
+    line = command(["serve", "--no-use-subgraphs", str(tmp_path / "seen")])
+    done = subprocess.run(line, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "seen").read_text() == "True"
 
 
 def test_options_travel_in_the_environment_with_an_absolute_folder(tmp_path, monkeypatch):
