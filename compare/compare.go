@@ -216,6 +216,12 @@ func baseName(name string) string {
 // raw asks for the figures before repairs.
 func firstOf(parts []*part, o Options, raw bool) *First {
 	for _, p := range parts {
+		if raw && p.firstRaw != nil {
+			if p.firstRaw.first != nil {
+				return p.firstRaw.first
+			}
+			continue
+		}
 		for _, pr := range p.Pairs {
 			if pr.Name == "prompt_tokens" && pr.problem != "" {
 				return nil // other prompts: nothing after them can be judged

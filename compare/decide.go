@@ -69,6 +69,7 @@ func (c *Comparison) judge(parts []*part, entry *Pair, o Options) (Verdict, stri
 		}
 	}
 	c.accumulated(parts)
+	c.unknownPrecision(parts)
 	return Parity, fmt.Sprintf("%d checkpoints agree within their floors or thresholds", c.Coverage.Compared)
 }
 
@@ -133,6 +134,19 @@ func (c *Comparison) accumulated(parts []*part) {
 		for _, pr := range p.Pairs {
 			if pr.state.bad && !pr.state.benign && pr.accumulated() {
 				c.Warnings = append(c.Warnings, fmt.Sprintf("%s: %s, with a gain of only %.1f over its inputs: accumulated, no single place; repeat in a wider dtype to settle", pr.Out.Name, pr.state.reason, pr.state.gain))
+				return
+			}
+		}
+	}
+}
+
+// unknownPrecision warns where only the protocol's threshold could be held
+// against errors that float32 would not make.
+func (c *Comparison) unknownPrecision(parts []*part) {
+	for _, p := range parts {
+		for _, pr := range p.Pairs {
+			if pr.precision == dump.Unknown && pr.sums != nil && pr.aside == "" && pr.computed() && pr.state.e > floors[dump.Float32].e {
+				c.Warnings = append(c.Warnings, fmt.Sprintf("the dumps do not say what precision they were computed in, so only the cosine %g was asked for: %s has a median token error of %.2g, float32 would be held to %.0g; a manifest or --floor float32 settles it", float64(c.Thresholds.Cos), pr.Out.Name, pr.state.e, floors[dump.Float32].e))
 				return
 			}
 		}

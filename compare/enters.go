@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/layerparity/parity/dump"
 )
 
 // layoutRatio is how many times smaller the error of a consumer must be than
@@ -75,6 +77,16 @@ func (p *Pair) enters() bool {
 func (p *Pair) accumulated() bool {
 	switch p.state.by {
 	case "floor":
+		if p.precision == dump.Unknown {
+			// No unit rounding is known: only errors of the inputs count.
+			var in2 float64
+			for _, in := range p.inputs {
+				if in.rel != nil {
+					in2 += sq(median(in.judged()))
+				}
+			}
+			return math.Sqrt(2*p.state.e) < minGain*math.Sqrt(in2)
+		}
 		return len(p.inputs) > 0 && p.state.gain < minGain
 	case "tokens":
 		return len(p.inputs) > 0 && p.state.tailGain < minGain

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/layerparity/parity/dump"
 )
 
 // halfMax is the largest finite float16.
@@ -95,6 +97,22 @@ func guardPartial(p *part) []Guard {
 			return g
 		}
 	}
+	for i, pr := range p.Pairs {
+		if pr.sums == nil || pr.Geo.Grouped || pr.Geo.Batch > 1 || pr.sums.NonFinite.Mismatched > 0 || pr.Kind == dump.KindTap {
+			continue
+		}
+		from := wrongTail(pr)
+		if from == 0 || from > pr.Geo.Rows-2 {
+			continue
+		}
+		if next := nextWithRows(p.Pairs[i+1:], pr.Geo.Rows); next == nil || !tailAgrees(next, from) {
+			continue
+		}
+		g := one(Fail, "synchronise before saving: the copy from the device was not awaited",
+			"rows %d to %d differ, those before agree, and the next checkpoint is right in all: the tail of one side is not what was computed", from, pr.Geo.Rows-1)
+		g[0].Checkpoint = pr.Name
+		return g
+	}
 	return one(Pass, "", "no tail of rows is missing")
 }
 
@@ -112,6 +130,21 @@ func zeroTail(p *Pair, side string) int {
 			break
 		}
 		from--
+	}
+	return from
+}
+
+// wrongTail returns the row from which all rows are far off while all before
+// agree; 0 or Rows where there is no such row.
+func wrongTail(p *Pair) int {
+	from := p.Geo.Rows
+	for from > 0 && energy(p.rel[from-1]) > 0.1 {
+		from--
+	}
+	for _, r := range p.rel[:from] {
+		if !(energy(r) <= guardTolerance) {
+			return 0
+		}
 	}
 	return from
 }

@@ -176,8 +176,15 @@ func nonFiniteRule(_ *part, p *Pair) (string, bool) {
 	return fmt.Sprintf("NaN or Inf on one side only at %d places, first at %v", n.Mismatched, p.Geo.index(n.FirstMismatch)), true
 }
 
-// floorRule: the median token is above the floor.
-func floorRule(_ *part, p *Pair) (string, bool) {
+// floorRule: the median token is above the floor. Where nothing is known of the
+// precision the floor is the protocol's cosine, which looks at the whole tensor
+// too.
+func floorRule(pt *part, p *Pair) (string, bool) {
+	if p.precision == dump.Unknown && p.Required() && p.state.e <= p.floor() {
+		if f := p.crosses(pt.o.Thresholds.of(p.Out.Name).cos, false); f != nil && f.By != "nonfinite" {
+			return f.words(), true
+		}
+	}
 	return fmt.Sprintf("median token error %.2g is above the %s floor %.0g", p.state.e, p.precision, p.floor()), !(p.state.e <= p.floor())
 }
 

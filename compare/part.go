@@ -27,9 +27,15 @@ type part struct {
 	warn  []string
 	// shift is the index shift that was repaired, 0 for none.
 	shift int
+	// firstRaw is what was first before an index shift renumbered the layers;
+	// nil where none did.
+	firstRaw *rawFirst
 	// explained holds, by record, why it has no partner.
 	explained map[*dump.Record]string
 }
+
+// rawFirst keeps a result of firstOf, which may be nil.
+type rawFirst struct{ first *First }
 
 // newPart prepares one step and rank.
 func newPart(ctx context.Context, ref, port *dump.Run, o Options, several bool) *part {

@@ -179,9 +179,11 @@ func Open(path string, o Options) (*Dump, error) {
 	return nil, fmt.Errorf("opening dump %s: neither a folder nor a .npz archive", path)
 }
 
-// choose drops the steps and ranks that were not asked for.
+// choose drops the steps and ranks that were not asked for. A run without such
+// folders is every step and rank, so that one whole reference can be held
+// against a rank of the port.
 func (d *Dump) choose(o Options) error {
-	keep := func(want []int, have int) bool { return len(want) == 0 || slices.Contains(want, have) }
+	keep := func(want []int, have int) bool { return len(want) == 0 || have < 0 || slices.Contains(want, have) }
 	all := d.Runs
 	d.Runs = slices.DeleteFunc(slices.Clone(all), func(r *Run) bool { return !keep(o.Steps, r.Step) || !keep(o.Ranks, r.Rank) })
 	if len(d.Runs) > 0 {
@@ -290,8 +292,7 @@ func (r *Record) resolveDType(flag npy.DType) (npy.DType, error) {
 // in natural order.
 func (r *Run) sort() {
 	slices.SortStableFunc(r.Records, func(a, b *Record) int {
-		ka, kb := a.sortKey(), b.sortKey()
-		if c := slices.Compare(ka[:], kb[:]); c != 0 {
+		if c := ComparePlaces(a.Place, b.Place); c != 0 {
 			return c
 		}
 		if r.Manifest != nil && a.order != b.order {

@@ -1,6 +1,9 @@
 package dump
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Kind is the role of a checkpoint in the model.
 type Kind int
@@ -109,3 +112,10 @@ func (p Place) sortKey() [3]int {
 
 // LayerName is the canonical name of a layer's output (tap "") or tap.
 func LayerName(layer int, tap string) string { return layerPlace(layer, tap).Name }
+
+// ComparePlaces orders two places by execution: inputs, embedding, layers with
+// their taps, final norm, logits, other names.
+func ComparePlaces(a, b Place) int {
+	ka, kb := a.sortKey(), b.sortKey()
+	return slices.Compare(ka[:], kb[:])
+}
