@@ -63,7 +63,7 @@ func guardStale(p *part) []Guard {
 	const remedy = "dump both sides again from the same checkpoint, prompt and mode"
 	a, b := p.Ref.Manifest, p.Port.Manifest
 	if a == nil || b == nil {
-		return one(NotChecked, "write a manifest with the dumpers of parity_dump", "%s has no manifest", missingIn(a == nil, b == nil))
+		return one(NotChecked, "write a manifest with the dumpers of parity_dump", "there is no manifest in %s", missingIn(a == nil, b == nil))
 	}
 	for _, f := range sizeFacts {
 		x, ok1 := a.Fact(f)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ func (f *compareFlags) register(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.allowUnpaired, "allow-unpaired", nil, "required checkpoints (glob) that may lack a partner")
 	fl.BoolVar(&f.detail, "detail", false, "put the figures of every token and dim into the JSON report, not the worst alone")
 	fl.IntVar(&f.workers, "workers", 0, "goroutines that read and sum (default: the CPUs of the cgroup's quota); results do not depend on it")
-	fl.BoolVar(&f.gitBisect, "git-bisect", false, "exit for `git bisect run`: 0 good, 1 bad, everything else 125 (skip)")
+	fl.BoolVar(&f.gitBisect, "git-bisect", false, "exit as git bisect run expects: 0 good, 1 bad, everything else 125 (skip)")
 	f.out.register(cmd)
 	for name, values := range map[string][]string{
 		"floor": {"float32", "tf32", "float16", "bfloat16", "8-bit", "unknown"},
@@ -83,7 +84,31 @@ func (f *compareFlags) open(refPath, portPath string) (ref, port *dump.Dump, err
 	ref, err1 := dump.Open(refPath, o)
 	o.Renames = portRenames
 	port, err2 := dump.Open(portPath, o)
-	return ref, port, errors.Join(err1, err2)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, err
+	}
+	return ref, port, f.chosen(ref, port)
+}
+
+// chosen finds --step and --rank that no dump has folders for: they would be
+// ignored without a word.
+func (f *compareFlags) chosen(dumps ...*dump.Dump) error {
+	for _, c := range []struct {
+		flag string
+		want []int
+		of   func(*dump.Run) int
+	}{{"step", f.steps, func(r *dump.Run) int { return r.Step }}, {"rank", f.ranks, func(r *dump.Run) int { return r.Rank }}} {
+		found := len(c.want) == 0
+		for _, d := range dumps {
+			for _, r := range d.Runs {
+				found = found || c.of(r) >= 0
+			}
+		}
+		if !found {
+			return fmt.Errorf("--%s %v: there is no %s_* folder to choose from", c.flag, c.want, c.flag)
+		}
+	}
+	return nil
 }
 
 // openOne opens the dump of a command that looks at one alone.
@@ -95,7 +120,11 @@ func (f *compareFlags) openOne(path string) (*dump.Dump, error) {
 	if o.Renames, _, err = f.renames(); err != nil {
 		return nil, err
 	}
-	return dump.Open(path, o)
+	d, err := dump.Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return d, f.chosen(d)
 }
 
 // renames reads the --map flags for both sides.
@@ -134,6 +163,11 @@ func (f *compareFlags) options() (compare.Options, error) {
 	o.Version = versionString()
 	o.Workers, o.Strict, o.Detail = f.workers, f.strict, f.detail
 	o.AllowUnpaired = f.allowUnpaired
+	for _, glob := range f.allowUnpaired {
+		if _, err := path.Match(glob, ""); err != nil {
+			return o, fmt.Errorf("--allow-unpaired %s: %w", glob, err)
+		}
+	}
 	if !(f.cos >= -1 && f.cos <= 1) {
 		return o, fmt.Errorf("--cos %v: a cosine lies in -1..1", f.cos)
 	}

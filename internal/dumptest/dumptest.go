@@ -235,6 +235,15 @@ func (a *Array) Bytes() []byte {
 	return b
 }
 
+// NPY encodes the array as the bytes of a .npy file.
+func (a *Array) NPY() []byte {
+	b, err := npy.AppendHeader(nil, a.DType, a.Shape)
+	if err != nil {
+		panic(err) // a shape that only a test's own mistake makes
+	}
+	return append(b, a.Bytes()...)
+}
+
 // WriteFile writes one array.
 func (a *Array) WriteFile(t testing.TB, path string) {
 	t.Helper()
