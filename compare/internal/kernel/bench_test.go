@@ -83,7 +83,7 @@ func BenchmarkCeiling(b *testing.B) {
 
 func xorPair(b *testing.B, p Pair, workers int) {
 	total := int64(p.Rows) * int64(p.Cols) * 4
-	step := int64(standard.readBytes)
+	const step = 512 << 10
 	var next = make(chan int64, total/step+1)
 	for at := int64(0); at < total; at += step {
 		next <- at
@@ -134,7 +134,8 @@ func BenchmarkLoops(b *testing.B) {
 		x32[i], y32[i] = float32(x64[i]), float32(y64[i])
 	}
 	raw, wide := make([]byte, 2*n), make([]float32, n)
-	var l lanes
+	l := make([]lanes, tileRows)
+	p32, p64 := make([]float32, tileRows), make([]float64, tileRows)
 	var inc incLanes
 	blk := (&blockPool{}).get(n)
 	other := (&blockPool{}).get(n)
@@ -144,10 +145,10 @@ func BenchmarkLoops(b *testing.B) {
 			bytes int
 			run   func()
 		}{
-			{"row32", 8 * n, func() { lp.row32(&l, x32[:n], y32[:n]) }},
-			{"row64", 16 * n, func() { lp.row64(&l, x64[:n], y64[:n]) }},
-			{"col32", tileRows * 8 * n, func() { lp.col32(&blk.columns, x32, y32, tileRows) }},
-			{"col64", tileRows * 16 * n, func() { lp.col64(&blk.columns, x64, y64, tileRows) }},
+			{"tile32", tileRows * 8 * n, func() { eachChunk(n, func(from, to int) { lp.tile32(l, &blk.columns, x32, y32, from, to) }) }},
+			{"tile64", tileRows * 16 * n, func() { eachChunk(n, func(from, to int) { lp.tile64(l, &blk.columns, x64, y64, from, to) }) }},
+			{"peak32", tileRows * 4 * n, func() { eachChunk(n, func(from, to int) { lp.peak32(p32, x32, n, from, to) }) }},
+			{"peak64", tileRows * 8 * n, func() { eachChunk(n, func(from, to int) { lp.peak64(p64, x64, n, from, to) }) }},
 			{"inc32", 16 * n, func() { lp.inc32(&inc, x32[:n], y32[:n], x32[n:2*n], y32[n:2*n]) }},
 			{"inc64", 32 * n, func() { lp.inc64(&inc, x64[:n], y64[:n], x64[n:2*n], y64[n:2*n]) }},
 			{"f16", 2 * n, func() { lp.f16(wide, raw) }},

@@ -9,8 +9,7 @@
 // bit, because the order of every addition is fixed:
 //
 //   - A row is cut into segments of SegmentCols columns. Element i of a segment
-//     is added to lane i mod Lanes, in order of i; a last group that is not full
-//     counts as filled up with zeros. The eight lanes are added as
+//     is added to lane i mod Lanes, in order of i. The eight lanes are added as
 //     ((l0+l4)+(l1+l5)) + ((l2+l6)+(l3+l7)).
 //   - The segments of a row, and then the rows of the pair, are combined in the
 //     tree of fold.
@@ -23,15 +22,17 @@
 //
 // # Values that are not finite
 //
-// A row whose Σa²+Σb² is not finite is looked at again before a column is
-// touched: a position where either side holds NaN or an infinity is counted in
-// NonFinite and left out of every sum (it adds zeros on both sides). A float64
+// The largest absolute value of a row is found before anything is summed. Where it
+// is NaN or an infinity the row is looked at again: a position where either side
+// is not finite is counted in NonFinite and left out of every sum, those of the
+// columns too (it adds zeros on both sides). A float64
 // row whose squares leave the range of float64 though its values are finite is
 // summed again scaled by a power of two; see Moments.Exp.
 //
 // # Memory
 //
-// Each worker owns two read buffers of 512 KiB, two tiles of four rows for types
+// Each worker owns two read buffers of 128 KiB (more where four
+// rows need it), two tiles of four rows for types
 // that need decoding, and the columns of the block at hand; each pair owns its
 // rows, its columns and a few column blocks that wait for their neighbour:
 // O(workers·tile + columns·log(blocks) + rows), whatever the file's size.
@@ -39,6 +40,8 @@
 // # Processors
 //
 // On amd64 with AVX2, FMA and F16C the loops are generated assembly
-// (_generate); elsewhere, and with PARITY_KERNEL=portable in the environment,
-// they are the Go loops of portable.go.
+// (_generate); with AVX-512 four rows are summed in registers at once; elsewhere,
+// and with PARITY_KERNEL=portable in the environment, they are the Go loops of
+// portable*.go. There is no NEON path: the Go loops are tested on arm64 under
+// emulation and give the bits of the golden file there.
 package kernel

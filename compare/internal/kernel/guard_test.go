@@ -52,16 +52,17 @@ func TestNoLoopTouchesWhatLiesBesideItsVectors(t *testing.T) {
 						a64[i], b64[i] = rng.NormFloat64(), rng.NormFloat64()
 						a32[i], b32[i] = float32(a64[i]), float32(b64[i])
 					}
-					l := &as[lanes](guarded(t, int(unsafe.Sizeof(lanes{})), atEnd))[0]
-					lp.row32(l, a32, b32)
-					lp.row64(l, a64, b64)
+					l := as[lanes](guarded(t, rows*int(unsafe.Sizeof(lanes{})), atEnd))
+					c := newColumns(as[float64](guarded(t, 4*8*n, atEnd)))
+					eachChunk(n, func(from, to int) {
+						lp.peak32(as[float32](guarded(t, 4*rows, atEnd)), a32, n, from, to)
+						lp.peak64(as[float64](guarded(t, 8*rows, atEnd)), b64, n, from, to)
+						lp.tile32(l, &c, a32, b32, from, to)
+						lp.tile64(l, &c, a64, b64, from, to)
+					})
 					inc := &as[incLanes](guarded(t, int(unsafe.Sizeof(incLanes{})), atEnd))[0]
 					lp.inc32(inc, a32, b32, b32, a32)
 					lp.inc64(inc, a64, b64, b64, a64)
-					vec := func() []float64 { return as[float64](guarded(t, 8*n, atEnd)) }
-					c := columns{vec(), vec(), vec(), vec()}
-					lp.col32(&c, a32, b32, rows)
-					lp.col64(&c, a64, b64, rows)
 					lp.add(c.a2, c.b2)
 					lp.max(c.d2, c.max)
 					raw := guarded(t, 2*n*rows, atEnd)

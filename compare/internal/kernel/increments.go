@@ -110,9 +110,14 @@ func (w *worker) increments(ctx context.Context, ops [4]*Operand, cols, row int,
 		for r := range out {
 			var t [4]tile
 			for k, o := range ops {
-				t[k] = w.decode(k, o, raw[k], r*c.cols, c.cols, wide)
+				t[k] = w.decode(k, o, raw[k], c.cols, r, 1, wide)
 			}
-			w.incLanes(&t)
+			w.inc = incLanes{}
+			if wide {
+				w.loops.inc64(&w.inc, t[0].f64, t[1].f64, t[2].f64, t[3].f64)
+			} else {
+				w.loops.inc32(&w.inc, t[0].f32, t[1].f32, t[2].f32, t[3].f32)
+			}
 			m := &out[r]
 			m.D2 += sum8(&w.inc.d2)
 			m.A2 += sum8(&w.inc.a2)
@@ -127,27 +132,4 @@ func (w *worker) increments(ctx context.Context, ops [4]*Operand, cols, row int,
 		}
 	}
 	return nil
-}
-
-// incLanes sums one row segment into w.inc, the last group filled up with zeros.
-func (w *worker) incLanes(t *[4]tile) {
-	if t[0].f64 != nil {
-		w.loops.inc64(&w.inc, t[0].f64, t[1].f64, t[2].f64, t[3].f64)
-		if n := len(t[0].f64) &^ (Lanes - 1); n < len(t[0].f64) {
-			var x [4][Lanes]float64
-			for k := range t {
-				copy(x[k][:], t[k].f64[n:])
-			}
-			incStep64(&w.inc, &x[0], &x[1], &x[2], &x[3])
-		}
-		return
-	}
-	w.loops.inc32(&w.inc, t[0].f32, t[1].f32, t[2].f32, t[3].f32)
-	if n := len(t[0].f32) &^ (Lanes - 1); n < len(t[0].f32) {
-		var x [4][Lanes]float32
-		for k := range t {
-			copy(x[k][:], t[k].f32[n:])
-		}
-		incStep32(&w.inc, &x[0], &x[1], &x[2], &x[3])
-	}
 }

@@ -27,7 +27,7 @@ func TestIncrementsWorkedOutByHand(t *testing.T) {
 // kernel's are float64 differences.
 func TestIncrementsAreExactToTwelveDigits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 1))
-	for _, s := range [][2]int{{1, 1}, {3, 77}, {40, 1000}, {2, 20000}} {
+	for _, s := range [][2]int{{1, 1}, {3, 77}, {9, 500}, {1, 17000}} {
 		for _, ty := range []Type{F32, F64} {
 			var o [4]Operand
 			var v [4][]float64

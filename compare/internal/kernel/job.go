@@ -141,10 +141,7 @@ func nodesAt(n, level int) int {
 }
 
 // block is the column sums of one block and segment.
-type block struct {
-	columns
-	store []float64
-}
+type block struct{ columns }
 
 // add adds o, whose rows lie below those of b.
 func (b *block) add(o *block, lp *loops) {
@@ -169,11 +166,11 @@ func (p *blockPool) get(n int) *block {
 	}
 	p.mu.Unlock()
 	if b == nil || cap(b.store) < 4*n {
-		b = &block{store: make([]float64, 4*n)}
+		b = &block{columns{store: make([]float64, 4*n)}}
 	}
 	s := b.store[:4*n]
 	clear(s)
-	b.a2, b.b2, b.d2, b.max = s[:n:n], s[n:2*n:2*n], s[2*n:3*n:3*n], s[3*n:]
+	b.columns = newColumns(s)
 	return b
 }
 

@@ -58,12 +58,12 @@ const (
 // tuning is what may change the speed of a run and nothing else.
 type tuning struct {
 	loops     *loops
-	readBytes int   // per operand and read
+	readBytes int   // per operand and read; both should fit into a second-level cache
 	smallPair int64 // bytes of both sides under which a pair is not split
 }
 
 // standard is the tuning for this machine.
-var standard = tuning{loops: choose(), readBytes: 512 << 10, smallPair: 4 << 20}
+var standard = tuning{loops: choose(), readBytes: 128 << 10, smallPair: 4 << 20}
 
 // BlockRows returns how many rows of a pair with cols columns are summed from
 // the first down before blocks are combined: the power of two that brings a block
@@ -95,7 +95,7 @@ func RunAll(ctx context.Context, pairs []Pair, o Options) ([]*Sums, []error) {
 	return runAll(ctx, pairs, o, standard)
 }
 
-// Implementation names the inner loops in use: "avx2" or "portable".
+// Implementation names the inner loops in use: "avx512", "avx2" or "portable".
 func Implementation() string { return standard.loops.name }
 
 func (p *Pair) check() error {

@@ -4,51 +4,57 @@
 
 package kernel
 
-// row32AVX2 sums one row segment of values whose products are exact in float64:
+// tile32AVX2 adds columns of a tile of rows to the lanes of each row and to the sums of
+// the columns. The values are finite and their products exact in float64, so those may be fused:
 //
-//	for i := range len(a) &^ 7 {
-//		x, y, j := float64(a[i]), float64(b[i]), i&7
-//		d := x - y
-//		l.dot[j] += x * y
-//		l.a2[j] += x * x
-//		l.b2[j] += y * y
-//		l.d2[j] += float64(d * d)
-//		l.s1[j] += math.Abs(d)
-//		if e := math.Abs(d); e > l.max[j] {
-//			l.max[j], l.at[j] = e, float64(i/stretch)
-//		}
-//		l.maxA[j] = max(l.maxA[j], math.Abs(x))
-//		l.maxB[j] = max(l.maxB[j], math.Abs(y))
-//	}
-//
-// Which lane holds a maximum is not part of the result.
-//
-//go:noescape
-func row32AVX2(l *float64, a *float32, b *float32, n int)
-
-// col32AVX2 adds rows to the column sums, the upper row first:
-//
-//	for r := range rows {
-//		for j := range cols {
-//			x, y := float64(a[r*cols+j]), float64(b[r*cols+j])
+//	n := len(c.a2)
+//	for r := range l {
+//		l := &l[r]
+//		for i := from; i < to; i++ {
+//			x, y, j := float64(a[r*n+i]), float64(b[r*n+i]), i%Lanes
 //			d := x - y
-//			c.a2[j] += x * x
-//			c.b2[j] += y * y
-//			c.d2[j] += float64(d * d)
-//			c.max[j] = max(c.max[j], math.Abs(d))
+//			e := math.Abs(d)
+//			l.dot[j] += x * y
+//			l.a2[j] += x * x
+//			l.b2[j] += y * y
+//			l.d2[j] += float64(d * d)
+//			l.s1[j] += e
+//			if e > l.max[j] {
+//				l.max[j], l.at[j] = e, float64(i/stretch)
+//			}
+//			c.a2[i] += x * x
+//			c.b2[i] += y * y
+//			c.d2[i] += float64(d * d)
+//			c.max[i] = max(c.max[i], e)
 //		}
 //	}
 //
+// Which of several lanes holds the maximum is not part of the result.
+//
 //go:noescape
-func col32AVX2(a2 *float64, b2 *float64, d2 *float64, max *float64, a *float32, b *float32, cols int, rows int, n int)
+func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
 
-// inc32AVX2 sums the increments of one row segment; a difference of two float32 is
+// peak32AVX2 finds the largest absolute value of each row; a NaN counts as larger
+// than an infinity, and that as larger than any number, as their bits are:
+//
+//	for r := range p {
+//		var bits uint32
+//		for i := from; i < to; i++ {
+//			bits = max(bits, math.Float32bits(x[r*cols+i])<<1)
+//		}
+//		p[r] = math.Float32frombits(bits >> 1)
+//	}
+//
+//go:noescape
+func peak32AVX2(p *float32, x *float32, cols int, rows int, n int)
+
+// inc32AVX2 adds a row of increments to its lanes. A difference of two float32 is
 // rounded to float64, so no product is fused:
 //
-//	for i := range len(a) &^ 7 {
+//	for i := range a {
 //		x := float64(a[i]) - float64(a0[i])
 //		y := float64(b[i]) - float64(b0[i])
-//		d, j := y-x, i&7
+//		d, j := y-x, i%Lanes
 //		l.d2[j] += float64(d * d)
 //		l.a2[j] += float64(x * x)
 //		l.b2[j] += float64(y * y)
@@ -58,20 +64,129 @@ func col32AVX2(a2 *float64, b2 *float64, d2 *float64, max *float64, a *float32, 
 //go:noescape
 func inc32AVX2(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n int)
 
-// row64AVX2 is row32Go for float64 values: every product is rounded before it is added.
+// tile64AVX2 is tile32AVX2 for float64 values, where no product is exact and none is
+// fused:
+//
+//	n := len(c.a2)
+//	for r := range l {
+//		l := &l[r]
+//		for i := from; i < to; i++ {
+//			x, y, j := a[r*n+i], b[r*n+i], i%Lanes
+//			d := x - y
+//			e := math.Abs(d)
+//			l.dot[j] += float64(x * y)
+//			l.a2[j] += float64(x * x)
+//			l.b2[j] += float64(y * y)
+//			l.d2[j] += float64(d * d)
+//			l.s1[j] += e
+//			if e > l.max[j] {
+//				l.max[j], l.at[j] = e, float64(i/stretch)
+//			}
+//			c.a2[i] += float64(x * x)
+//			c.b2[i] += float64(y * y)
+//			c.d2[i] += float64(d * d)
+//			c.max[i] = max(c.max[i], e)
+//		}
+//	}
 //
 //go:noescape
-func row64AVX2(l *float64, a *float64, b *float64, n int)
+func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
 
-// col64AVX2 is col32Go for float64 values: every product is rounded before it is added.
+// peak64AVX2 is peak32AVX2 for float64 values.
 //
 //go:noescape
-func col64AVX2(a2 *float64, b2 *float64, d2 *float64, max *float64, a *float64, b *float64, cols int, rows int, n int)
+func peak64AVX2(p *float64, x *float64, cols int, rows int, n int)
 
-// inc64AVX2 is inc32Go for float64 values.
+// inc64AVX2 is inc32AVX2 for float64 values:
+//
+//	for i := range a {
+//		x, y := a[i]-a0[i], b[i]-b0[i]
+//		d, j := y-x, i%Lanes
+//		l.d2[j] += float64(d * d)
+//		l.a2[j] += float64(x * x)
+//		l.b2[j] += float64(y * y)
+//		l.dot[j] += float64(x * y)
+//	}
 //
 //go:noescape
 func inc64AVX2(l *float64, a0 *float64, a *float64, b0 *float64, b *float64, n int)
+
+// tile32AVX512 adds columns of a tile of rows to the lanes of each row and to the sums of
+// the columns. The values are finite and their products exact in float64, so those may be fused:
+//
+//	n := len(c.a2)
+//	for r := range l {
+//		l := &l[r]
+//		for i := from; i < to; i++ {
+//			x, y, j := float64(a[r*n+i]), float64(b[r*n+i]), i%Lanes
+//			d := x - y
+//			e := math.Abs(d)
+//			l.dot[j] += x * y
+//			l.a2[j] += x * x
+//			l.b2[j] += y * y
+//			l.d2[j] += float64(d * d)
+//			l.s1[j] += e
+//			if e > l.max[j] {
+//				l.max[j], l.at[j] = e, float64(i/stretch)
+//			}
+//			c.a2[i] += x * x
+//			c.b2[i] += y * y
+//			c.d2[i] += float64(d * d)
+//			c.max[i] = max(c.max[i], e)
+//		}
+//	}
+//
+// Which of several lanes holds the maximum is not part of the result.
+//
+//go:noescape
+func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+
+// peak32AVX512 finds the largest absolute value of each row; a NaN counts as larger
+// than an infinity, and that as larger than any number, as their bits are:
+//
+//	for r := range p {
+//		var bits uint32
+//		for i := from; i < to; i++ {
+//			bits = max(bits, math.Float32bits(x[r*cols+i])<<1)
+//		}
+//		p[r] = math.Float32frombits(bits >> 1)
+//	}
+//
+//go:noescape
+func peak32AVX512(p *float32, x *float32, cols int, rows int, n int)
+
+// tile64AVX512 is tile32AVX512 for float64 values, where no product is exact and none is
+// fused:
+//
+//	n := len(c.a2)
+//	for r := range l {
+//		l := &l[r]
+//		for i := from; i < to; i++ {
+//			x, y, j := a[r*n+i], b[r*n+i], i%Lanes
+//			d := x - y
+//			e := math.Abs(d)
+//			l.dot[j] += float64(x * y)
+//			l.a2[j] += float64(x * x)
+//			l.b2[j] += float64(y * y)
+//			l.d2[j] += float64(d * d)
+//			l.s1[j] += e
+//			if e > l.max[j] {
+//				l.max[j], l.at[j] = e, float64(i/stretch)
+//			}
+//			c.a2[i] += float64(x * x)
+//			c.b2[i] += float64(y * y)
+//			c.d2[i] += float64(d * d)
+//			c.max[i] = max(c.max[i], e)
+//		}
+//	}
+//
+//go:noescape
+func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+
+// peak64AVX512 is peak32AVX512 for float64 values.
+//
+//go:noescape
+func peak64AVX512(p *float64, x *float64, cols int, rows int, n int)
 
 // f16AVX2 widens binary16 to binary32, exactly:
 //

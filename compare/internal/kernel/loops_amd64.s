@@ -16,216 +16,214 @@ DATA abs32<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs32<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs32<>(SB), RODATA|NOPTR, $32
 
-// func row32AVX2(l *float64, a *float32, b *float32, n int)
+// func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·row32AVX2(SB), NOSPLIT, $0-32
-	MOVQ    a+8(FP), AX
-	MOVQ    b+16(FP), CX
-	MOVQ    n+24(FP), DX
-	MOVQ    l+0(FP), BX
-	VXORPD  Y0, Y0, Y0
-	VXORPD  Y1, Y1, Y1
-	VXORPD  Y2, Y2, Y2
-	VXORPD  Y3, Y3, Y3
-	VXORPD  Y4, Y4, Y4
-	VXORPD  Y5, Y5, Y5
-	VXORPD  Y6, Y6, Y6
-	VXORPD  Y7, Y7, Y7
-	VXORPD  Y8, Y8, Y8
-	VXORPD  Y9, Y9, Y9
-	VXORPD  Y10, Y10, Y10
-	VXORPD  Y11, Y11, Y11
-	VXORPD  Y12, Y12, Y12
-	VMOVUPD Y10, 320(BX)
-	VMOVUPD Y10, 384(BX)
-	XORQ    SI, SI
-	TESTQ   DX, DX
-	JZ      done
+TEXT ·tile32AVX2(SB), NOSPLIT, $16-64
+	MOVQ  a+16(FP), AX
+	MOVQ  b+24(FP), CX
+	MOVQ  c+8(FP), DX
+	MOVQ  cols+32(FP), BX
+	MOVQ  n+48(FP), SI
+	TESTQ SI, SI
+	JZ    done
+	MOVQ  SI, (SP)
+	MOVQ  first+56(FP), SI
+	MOVQ  SI, 8(SP)
+	MOVQ  BX, SI
+	SHLQ  $0x03, SI
+	LEAQ  (SI)(SI*2), DI
+	SHLQ  $0x02, BX
 
-next:
-	MOVQ    $0x00000100, DI
-	CMPQ    DX, DI
-	CMOVQLT DX, DI
-	SUBQ    DI, DX
-	SHLQ    $0x02, DI
-	ADDQ    DI, AX
-	ADDQ    DI, CX
-	NEGQ    DI
+stretch:
+	MOVQ    $0x00000100, R8
+	CMPQ    R8, (SP)
+	CMOVQGT (SP), R8
+	SUBQ    R8, (SP)
+	XORQ    R13, R13
+	MOVQ    l+0(FP), R12
+	MOVQ    rows+40(FP), R14
+
+row:
+	LEAQ    (AX)(R13*1), R9
+	LEAQ    (CX)(R13*1), R10
+	MOVQ    DX, R11
+	MOVQ    R8, R15
+	VMOVUPD (R12), Y0
+	VMOVUPD 32(R12), Y1
+	VMOVUPD 64(R12), Y2
+	VMOVUPD 96(R12), Y3
+	VMOVUPD 128(R12), Y4
+	VMOVUPD 160(R12), Y5
+	VMOVUPD 192(R12), Y6
+	VMOVUPD 224(R12), Y7
+	VMOVUPD 256(R12), Y8
+	VMOVUPD 288(R12), Y9
+	VMOVUPD 320(R12), Y10
+	VMOVUPD 352(R12), Y11
 
 loop:
-	VCVTPS2PD    (AX)(DI*1), Y13
-	VCVTPS2PD    (CX)(DI*1), Y14
-	VFMADD231PD  Y13, Y14, Y0
-	VFMADD231PD  Y13, Y13, Y2
-	VFMADD231PD  Y14, Y14, Y4
-	VSUBPD       Y14, Y13, Y13
-	VANDPD       abs64<>+0(SB), Y13, Y13
-	VADDPD       Y13, Y8, Y8
-	VMAXPD       Y13, Y10, Y10
-	VMULPD       Y13, Y13, Y13
-	VADDPD       Y13, Y6, Y6
-	VCVTPS2PD    16(AX)(DI*1), Y13
-	VCVTPS2PD    16(CX)(DI*1), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	VFMADD231PD  Y13, Y13, Y3
-	VFMADD231PD  Y14, Y14, Y5
-	VSUBPD       Y14, Y13, Y13
-	VANDPD       abs64<>+0(SB), Y13, Y13
-	VADDPD       Y13, Y9, Y9
-	VMAXPD       Y13, Y10, Y10
-	VMULPD       Y13, Y13, Y13
-	VADDPD       Y13, Y7, Y7
-	VMOVUPS      abs32<>+0(SB), Y15
-	VANDPS       (AX)(DI*1), Y15, Y13
-	VMAXPS       Y13, Y11, Y11
-	VANDPS       (CX)(DI*1), Y15, Y13
-	VMAXPS       Y13, Y12, Y12
-	ADDQ         $0x20, DI
+	VCVTPS2PD    (R9), Y12
+	VCVTPS2PD    (R10), Y13
+	VSUBPD       Y13, Y12, Y14
+	VFMADD231PD  Y12, Y13, Y0
+	VFMADD231PD  Y12, Y12, Y2
+	VFMADD213PD  (R11), Y12, Y12
+	VMOVUPD      Y12, (R11)
+	VFMADD231PD  Y13, Y13, Y4
+	VFMADD213PD  (R11)(SI*1), Y13, Y13
+	VMOVUPD      Y13, (R11)(SI*1)
+	VANDPD       abs64<>+0(SB), Y14, Y14
+	VADDPD       Y14, Y8, Y8
+	VMAXPD       Y14, Y10, Y10
+	VMAXPD       (R11)(DI*1), Y14, Y13
+	VMOVUPD      Y13, (R11)(DI*1)
+	VMULPD       Y14, Y14, Y14
+	VADDPD       Y14, Y6, Y6
+	VADDPD       (R11)(SI*2), Y14, Y14
+	VMOVUPD      Y14, (R11)(SI*2)
+	VCVTPS2PD    16(R9), Y12
+	VCVTPS2PD    16(R10), Y13
+	VSUBPD       Y13, Y12, Y14
+	VFMADD231PD  Y12, Y13, Y1
+	VFMADD231PD  Y12, Y12, Y3
+	VFMADD213PD  32(R11), Y12, Y12
+	VMOVUPD      Y12, 32(R11)
+	VFMADD231PD  Y13, Y13, Y5
+	VFMADD213PD  32(R11)(SI*1), Y13, Y13
+	VMOVUPD      Y13, 32(R11)(SI*1)
+	VANDPD       abs64<>+0(SB), Y14, Y14
+	VADDPD       Y14, Y9, Y9
+	VMAXPD       Y14, Y11, Y11
+	VMAXPD       32(R11)(DI*1), Y14, Y13
+	VMOVUPD      Y13, 32(R11)(DI*1)
+	VMULPD       Y14, Y14, Y14
+	VADDPD       Y14, Y7, Y7
+	VADDPD       32(R11)(SI*2), Y14, Y14
+	VMOVUPD      Y14, 32(R11)(SI*2)
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x40, R11
+	SUBQ         $0x08, R15
 	JNE          loop
-	VMOVUPD      320(BX), Y13
-	VCMPPD       $0x11, Y10, Y13, Y15
-	VMOVMSKPD    Y15, DI
-	TESTL        DI, DI
-	JZ           same
-	VMOVUPD      Y10, 320(BX)
-	VCVTSI2SDQ   SI, X13, X13
-	VBROADCASTSD X13, Y13
-	VMOVUPD      384(BX), Y14
-	VBLENDVPD    Y15, Y13, Y14, Y14
-	VMOVUPD      Y14, 384(BX)
-
-same:
-	INCQ  SI
-	TESTQ DX, DX
-	JNZ   next
+	VMOVUPD      Y0, (R12)
+	VMOVUPD      Y1, 32(R12)
+	VMOVUPD      Y2, 64(R12)
+	VMOVUPD      Y3, 96(R12)
+	VMOVUPD      Y4, 128(R12)
+	VMOVUPD      Y5, 160(R12)
+	VMOVUPD      Y6, 192(R12)
+	VMOVUPD      Y7, 224(R12)
+	VMOVUPD      Y8, 256(R12)
+	VMOVUPD      Y9, 288(R12)
+	VMOVUPD      Y10, 320(R12)
+	VMOVUPD      Y11, 352(R12)
+	VCVTSI2SDQ   8(SP), X12, X12
+	VBROADCASTSD X12, Y12
+	VMOVUPD      384(R12), Y14
+	VCMPPD       $0x11, Y10, Y14, Y14
+	VMOVUPD      Y10, 384(R12)
+	VMOVUPD      448(R12), Y13
+	VBLENDVPD    Y14, Y12, Y13, Y13
+	VMOVUPD      Y13, 448(R12)
+	VMOVUPD      416(R12), Y14
+	VCMPPD       $0x11, Y11, Y14, Y14
+	VMOVUPD      Y11, 416(R12)
+	VMOVUPD      480(R12), Y13
+	VBLENDVPD    Y14, Y12, Y13, Y13
+	VMOVUPD      Y13, 480(R12)
+	ADDQ         $0x00000200, R12
+	ADDQ         BX, R13
+	DECQ         R14
+	JNE          row
+	LEAQ         (DX)(R8*8), DX
+	LEAQ         (AX)(R8*4), AX
+	LEAQ         (CX)(R8*4), CX
+	INCQ         8(SP)
+	CMPQ         (SP), $0x00
+	JNE          stretch
 
 done:
-	VMOVUPD      Y0, (BX)
-	VMOVUPD      Y1, 32(BX)
-	VMOVUPD      Y2, 64(BX)
-	VMOVUPD      Y3, 96(BX)
-	VMOVUPD      Y4, 128(BX)
-	VMOVUPD      Y5, 160(BX)
-	VMOVUPD      Y6, 192(BX)
-	VMOVUPD      Y7, 224(BX)
-	VMOVUPD      Y8, 256(BX)
-	VMOVUPD      Y9, 288(BX)
-	VMOVUPD      Y10, 352(BX)
-	VMOVUPD      384(BX), Y14
-	VMOVUPD      Y14, 416(BX)
-	VCVTPS2PD    X11, Y13
-	VMOVUPD      Y13, 448(BX)
-	VEXTRACTF128 $0x01, Y11, X11
-	VCVTPS2PD    X11, Y11
-	VMOVUPD      Y11, 480(BX)
-	VCVTPS2PD    X12, Y13
-	VMOVUPD      Y13, 512(BX)
-	VEXTRACTF128 $0x01, Y12, X12
-	VCVTPS2PD    X12, Y12
-	VMOVUPD      Y12, 544(BX)
 	VZEROUPPER
 	RET
 
-// func col32AVX2(a2 *float64, b2 *float64, d2 *float64, max *float64, a *float32, b *float32, cols int, rows int, n int)
-// Requires: AVX, FMA3
-TEXT ·col32AVX2(SB), NOSPLIT, $0-72
-	MOVQ    a+32(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    cols+48(FP), DX
-	MOVQ    n+64(FP), BX
-	MOVQ    a2+0(FP), SI
-	MOVQ    b2+8(FP), DI
-	MOVQ    d2+16(FP), R8
-	MOVQ    max+24(FP), R9
-	MOVQ    rows+56(FP), R10
-	SHLQ    $0x02, DX
-	SHLQ    $0x03, BX
-	ADDQ    BX, SI
-	ADDQ    BX, DI
-	ADDQ    BX, R8
-	ADDQ    BX, R9
-	NEGQ    BX
-	JZ      done
-	VMOVUPD abs64<>+0(SB), Y10
+// func peak32AVX2(p *float32, x *float32, cols int, rows int, n int)
+// Requires: AVX, AVX2
+TEXT ·peak32AVX2(SB), NOSPLIT, $0-40
+	MOVQ         x+8(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         p+0(FP), DX
+	MOVQ         cols+16(FP), BX
+	MOVQ         rows+24(FP), SI
+	SHLQ         $0x02, BX
+	SHLQ         $0x02, CX
+	ADDQ         CX, AX
+	NEGQ         CX
+	VBROADCASTSD abs32<>+0(SB), Y4
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  CX, DI
+	TESTQ DI, DI
+	JZ    across
 
 loop:
-	VMOVUPD (SI)(BX*1), Y0
-	VMOVUPD 32(SI)(BX*1), Y1
-	VMOVUPD (DI)(BX*1), Y2
-	VMOVUPD 32(DI)(BX*1), Y3
-	VMOVUPD (R8)(BX*1), Y4
-	VMOVUPD 32(R8)(BX*1), Y5
-	VMOVUPD (R9)(BX*1), Y6
-	VMOVUPD 32(R9)(BX*1), Y7
-	MOVQ    AX, R11
-	MOVQ    CX, R12
-	MOVQ    R10, R13
+	VANDPD  (AX)(DI*1), Y4, Y5
+	VPMAXUD Y5, Y0, Y0
+	VANDPD  32(AX)(DI*1), Y4, Y5
+	VPMAXUD Y5, Y1, Y1
+	VANDPD  64(AX)(DI*1), Y4, Y5
+	VPMAXUD Y5, Y2, Y2
+	VANDPD  96(AX)(DI*1), Y4, Y5
+	VPMAXUD Y5, Y3, Y3
+	ADDQ    $0x00000080, DI
+	JNE     loop
 
-down:
-	VCVTPS2PD   (R11), Y8
-	VCVTPS2PD   (R12), Y9
-	VFMADD231PD Y8, Y8, Y0
-	VFMADD231PD Y9, Y9, Y2
-	VSUBPD      Y9, Y8, Y8
-	VMULPD      Y8, Y8, Y9
-	VADDPD      Y9, Y4, Y4
-	VANDPD      Y10, Y8, Y8
-	VMAXPD      Y8, Y6, Y6
-	VCVTPS2PD   16(R11), Y8
-	VCVTPS2PD   16(R12), Y9
-	VFMADD231PD Y8, Y8, Y1
-	VFMADD231PD Y9, Y9, Y3
-	VSUBPD      Y9, Y8, Y8
-	VMULPD      Y8, Y8, Y9
-	VADDPD      Y9, Y5, Y5
-	VANDPD      Y10, Y8, Y8
-	VMAXPD      Y8, Y7, Y7
-	ADDQ        DX, R11
-	ADDQ        DX, R12
-	DECQ        R13
-	JNE         down
-	VMOVUPD     Y0, (SI)(BX*1)
-	VMOVUPD     Y1, 32(SI)(BX*1)
-	VMOVUPD     Y2, (DI)(BX*1)
-	VMOVUPD     Y3, 32(DI)(BX*1)
-	VMOVUPD     Y4, (R8)(BX*1)
-	VMOVUPD     Y5, 32(R8)(BX*1)
-	VMOVUPD     Y6, (R9)(BX*1)
-	VMOVUPD     Y7, 32(R9)(BX*1)
-	ADDQ        $0x20, AX
-	ADDQ        $0x20, CX
-	ADDQ        $0x40, BX
-	JNE         loop
-
-done:
+across:
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X5
+	VPMAXUD      X5, X0, X0
+	VPSHUFD      $0x4e, X0, X5
+	VPMAXUD      X5, X0, X0
+	VPSHUFD      $0xb1, X0, X5
+	VPMAXUD      X5, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         BX, AX
+	DECQ         SI
+	JNE          row
 	VZEROUPPER
 	RET
 
 // func inc32AVX2(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n int)
 // Requires: AVX
 TEXT ·inc32AVX2(SB), NOSPLIT, $0-48
-	MOVQ   a0+8(FP), AX
-	MOVQ   a+16(FP), CX
-	MOVQ   b0+24(FP), DX
-	MOVQ   b+32(FP), BX
-	MOVQ   n+40(FP), SI
-	MOVQ   l+0(FP), DI
-	VXORPD Y0, Y0, Y0
-	VXORPD Y1, Y1, Y1
-	VXORPD Y2, Y2, Y2
-	VXORPD Y3, Y3, Y3
-	VXORPD Y4, Y4, Y4
-	VXORPD Y5, Y5, Y5
-	VXORPD Y6, Y6, Y6
-	VXORPD Y7, Y7, Y7
-	TESTQ  SI, SI
-	JZ     done
-	SHLQ   $0x02, SI
-	ADDQ   SI, AX
-	ADDQ   SI, CX
-	ADDQ   SI, DX
-	ADDQ   SI, BX
-	NEGQ   SI
+	MOVQ    a0+8(FP), AX
+	MOVQ    a+16(FP), CX
+	MOVQ    b0+24(FP), DX
+	MOVQ    b+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    l+0(FP), DI
+	VMOVUPD (DI), Y0
+	VMOVUPD 32(DI), Y1
+	VMOVUPD 64(DI), Y2
+	VMOVUPD 96(DI), Y3
+	VMOVUPD 128(DI), Y4
+	VMOVUPD 160(DI), Y5
+	VMOVUPD 192(DI), Y6
+	VMOVUPD 224(DI), Y7
+	TESTQ   SI, SI
+	JZ      done
+	SHLQ    $0x02, SI
+	ADDQ    SI, AX
+	ADDQ    SI, CX
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	NEGQ    SI
 
 loop:
 	VCVTPS2PD (CX)(SI*1), Y8
@@ -258,7 +256,7 @@ loop:
 	VADDPD    Y8, Y3, Y3
 	VMULPD    Y9, Y9, Y9
 	VADDPD    Y9, Y5, Y5
-	ADDQ      $0x20, SI
+	ADDQ      $0x00000020, SI
 	JNE       loop
 
 done:
@@ -273,225 +271,227 @@ done:
 	VZEROUPPER
 	RET
 
-// func row64AVX2(l *float64, a *float64, b *float64, n int)
+// func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
 // Requires: AVX, AVX2, CMOV
-TEXT ·row64AVX2(SB), NOSPLIT, $0-32
-	MOVQ    a+8(FP), AX
-	MOVQ    b+16(FP), CX
-	MOVQ    n+24(FP), DX
-	MOVQ    l+0(FP), BX
-	VXORPD  Y0, Y0, Y0
-	VXORPD  Y1, Y1, Y1
-	VXORPD  Y2, Y2, Y2
-	VXORPD  Y3, Y3, Y3
-	VXORPD  Y4, Y4, Y4
-	VXORPD  Y5, Y5, Y5
-	VXORPD  Y6, Y6, Y6
-	VXORPD  Y7, Y7, Y7
-	VXORPD  Y8, Y8, Y8
-	VXORPD  Y9, Y9, Y9
-	VXORPD  Y10, Y10, Y10
-	VXORPD  Y11, Y11, Y11
-	VXORPD  Y12, Y12, Y12
-	VMOVUPD Y10, 320(BX)
-	VMOVUPD Y10, 384(BX)
-	XORQ    SI, SI
-	TESTQ   DX, DX
-	JZ      done
+TEXT ·tile64AVX2(SB), NOSPLIT, $16-64
+	MOVQ  a+16(FP), AX
+	MOVQ  b+24(FP), CX
+	MOVQ  c+8(FP), DX
+	MOVQ  cols+32(FP), BX
+	MOVQ  n+48(FP), SI
+	TESTQ SI, SI
+	JZ    done
+	MOVQ  SI, (SP)
+	MOVQ  first+56(FP), SI
+	MOVQ  SI, 8(SP)
+	MOVQ  BX, SI
+	SHLQ  $0x03, SI
+	LEAQ  (SI)(SI*2), DI
+	SHLQ  $0x03, BX
 
-next:
-	MOVQ    $0x00000100, DI
-	CMPQ    DX, DI
-	CMOVQLT DX, DI
-	SUBQ    DI, DX
-	SHLQ    $0x03, DI
-	ADDQ    DI, AX
-	ADDQ    DI, CX
-	NEGQ    DI
+stretch:
+	MOVQ    $0x00000100, R8
+	CMPQ    R8, (SP)
+	CMOVQGT (SP), R8
+	SUBQ    R8, (SP)
+	XORQ    R13, R13
+	MOVQ    l+0(FP), R12
+	MOVQ    rows+40(FP), R14
+
+row:
+	LEAQ    (AX)(R13*1), R9
+	LEAQ    (CX)(R13*1), R10
+	MOVQ    DX, R11
+	MOVQ    R8, R15
+	VMOVUPD (R12), Y0
+	VMOVUPD 32(R12), Y1
+	VMOVUPD 64(R12), Y2
+	VMOVUPD 96(R12), Y3
+	VMOVUPD 128(R12), Y4
+	VMOVUPD 160(R12), Y5
+	VMOVUPD 192(R12), Y6
+	VMOVUPD 224(R12), Y7
+	VMOVUPD 256(R12), Y8
+	VMOVUPD 288(R12), Y9
+	VMOVUPD 320(R12), Y10
+	VMOVUPD 352(R12), Y11
 
 loop:
-	VMOVUPD      (AX)(DI*1), Y13
-	VMOVUPD      (CX)(DI*1), Y14
-	VMULPD       Y13, Y14, Y15
+	VMOVUPD      (R9), Y12
+	VMOVUPD      (R10), Y13
+	VSUBPD       Y13, Y12, Y14
+	VMULPD       Y12, Y13, Y15
 	VADDPD       Y15, Y0, Y0
-	VMULPD       Y13, Y13, Y15
+	VMULPD       Y12, Y12, Y15
 	VADDPD       Y15, Y2, Y2
-	VMULPD       Y14, Y14, Y15
-	VADDPD       Y15, Y4, Y4
-	VSUBPD       Y14, Y13, Y13
-	VANDPD       abs64<>+0(SB), Y13, Y13
-	VADDPD       Y13, Y8, Y8
-	VMAXPD       Y13, Y10, Y10
-	VMULPD       Y13, Y13, Y13
-	VADDPD       Y13, Y6, Y6
-	VMOVUPD      abs64<>+0(SB), Y15
-	VANDPD       (AX)(DI*1), Y15, Y13
-	VMAXPD       Y13, Y11, Y11
-	VANDPD       (CX)(DI*1), Y15, Y13
-	VMAXPD       Y13, Y12, Y12
-	VMOVUPD      32(AX)(DI*1), Y13
-	VMOVUPD      32(CX)(DI*1), Y14
-	VMULPD       Y13, Y14, Y15
-	VADDPD       Y15, Y1, Y1
+	VADDPD       (R11), Y15, Y15
+	VMOVUPD      Y15, (R11)
 	VMULPD       Y13, Y13, Y15
+	VADDPD       Y15, Y4, Y4
+	VADDPD       (R11)(SI*1), Y15, Y15
+	VMOVUPD      Y15, (R11)(SI*1)
+	VANDPD       abs64<>+0(SB), Y14, Y14
+	VADDPD       Y14, Y8, Y8
+	VMAXPD       Y14, Y10, Y10
+	VMAXPD       (R11)(DI*1), Y14, Y15
+	VMOVUPD      Y15, (R11)(DI*1)
+	VMULPD       Y14, Y14, Y14
+	VADDPD       Y14, Y6, Y6
+	VADDPD       (R11)(SI*2), Y14, Y14
+	VMOVUPD      Y14, (R11)(SI*2)
+	VMOVUPD      32(R9), Y12
+	VMOVUPD      32(R10), Y13
+	VSUBPD       Y13, Y12, Y14
+	VMULPD       Y12, Y13, Y15
+	VADDPD       Y15, Y1, Y1
+	VMULPD       Y12, Y12, Y15
 	VADDPD       Y15, Y3, Y3
-	VMULPD       Y14, Y14, Y15
+	VADDPD       32(R11), Y15, Y15
+	VMOVUPD      Y15, 32(R11)
+	VMULPD       Y13, Y13, Y15
 	VADDPD       Y15, Y5, Y5
-	VSUBPD       Y14, Y13, Y13
-	VANDPD       abs64<>+0(SB), Y13, Y13
-	VADDPD       Y13, Y9, Y9
-	VMAXPD       Y13, Y10, Y10
-	VMULPD       Y13, Y13, Y13
-	VADDPD       Y13, Y7, Y7
-	VMOVUPD      abs64<>+0(SB), Y15
-	VANDPD       32(AX)(DI*1), Y15, Y13
-	VMAXPD       Y13, Y11, Y11
-	VANDPD       32(CX)(DI*1), Y15, Y13
-	VMAXPD       Y13, Y12, Y12
-	ADDQ         $0x40, DI
+	VADDPD       32(R11)(SI*1), Y15, Y15
+	VMOVUPD      Y15, 32(R11)(SI*1)
+	VANDPD       abs64<>+0(SB), Y14, Y14
+	VADDPD       Y14, Y9, Y9
+	VMAXPD       Y14, Y11, Y11
+	VMAXPD       32(R11)(DI*1), Y14, Y15
+	VMOVUPD      Y15, 32(R11)(DI*1)
+	VMULPD       Y14, Y14, Y14
+	VADDPD       Y14, Y7, Y7
+	VADDPD       32(R11)(SI*2), Y14, Y14
+	VMOVUPD      Y14, 32(R11)(SI*2)
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	SUBQ         $0x08, R15
 	JNE          loop
-	VMOVUPD      320(BX), Y13
-	VCMPPD       $0x11, Y10, Y13, Y15
-	VMOVMSKPD    Y15, DI
-	TESTL        DI, DI
-	JZ           same
-	VMOVUPD      Y10, 320(BX)
-	VCVTSI2SDQ   SI, X13, X13
-	VBROADCASTSD X13, Y13
-	VMOVUPD      384(BX), Y14
-	VBLENDVPD    Y15, Y13, Y14, Y14
-	VMOVUPD      Y14, 384(BX)
-
-same:
-	INCQ  SI
-	TESTQ DX, DX
-	JNZ   next
+	VMOVUPD      Y0, (R12)
+	VMOVUPD      Y1, 32(R12)
+	VMOVUPD      Y2, 64(R12)
+	VMOVUPD      Y3, 96(R12)
+	VMOVUPD      Y4, 128(R12)
+	VMOVUPD      Y5, 160(R12)
+	VMOVUPD      Y6, 192(R12)
+	VMOVUPD      Y7, 224(R12)
+	VMOVUPD      Y8, 256(R12)
+	VMOVUPD      Y9, 288(R12)
+	VMOVUPD      Y10, 320(R12)
+	VMOVUPD      Y11, 352(R12)
+	VCVTSI2SDQ   8(SP), X12, X12
+	VBROADCASTSD X12, Y12
+	VMOVUPD      384(R12), Y14
+	VCMPPD       $0x11, Y10, Y14, Y14
+	VMOVUPD      Y10, 384(R12)
+	VMOVUPD      448(R12), Y13
+	VBLENDVPD    Y14, Y12, Y13, Y13
+	VMOVUPD      Y13, 448(R12)
+	VMOVUPD      416(R12), Y14
+	VCMPPD       $0x11, Y11, Y14, Y14
+	VMOVUPD      Y11, 416(R12)
+	VMOVUPD      480(R12), Y13
+	VBLENDVPD    Y14, Y12, Y13, Y13
+	VMOVUPD      Y13, 480(R12)
+	ADDQ         $0x00000200, R12
+	ADDQ         BX, R13
+	DECQ         R14
+	JNE          row
+	LEAQ         (DX)(R8*8), DX
+	LEAQ         (AX)(R8*8), AX
+	LEAQ         (CX)(R8*8), CX
+	INCQ         8(SP)
+	CMPQ         (SP), $0x00
+	JNE          stretch
 
 done:
-	VMOVUPD Y0, (BX)
-	VMOVUPD Y1, 32(BX)
-	VMOVUPD Y2, 64(BX)
-	VMOVUPD Y3, 96(BX)
-	VMOVUPD Y4, 128(BX)
-	VMOVUPD Y5, 160(BX)
-	VMOVUPD Y6, 192(BX)
-	VMOVUPD Y7, 224(BX)
-	VMOVUPD Y8, 256(BX)
-	VMOVUPD Y9, 288(BX)
-	VMOVUPD Y10, 352(BX)
-	VMOVUPD 384(BX), Y14
-	VMOVUPD Y14, 416(BX)
-	VMOVUPD Y11, 448(BX)
-	VMOVUPD Y11, 480(BX)
-	VMOVUPD Y12, 512(BX)
-	VMOVUPD Y12, 544(BX)
 	VZEROUPPER
 	RET
 
-// func col64AVX2(a2 *float64, b2 *float64, d2 *float64, max *float64, a *float64, b *float64, cols int, rows int, n int)
-// Requires: AVX
-TEXT ·col64AVX2(SB), NOSPLIT, $0-72
-	MOVQ    a+32(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    cols+48(FP), DX
-	MOVQ    n+64(FP), BX
-	MOVQ    a2+0(FP), SI
-	MOVQ    b2+8(FP), DI
-	MOVQ    d2+16(FP), R8
-	MOVQ    max+24(FP), R9
-	MOVQ    rows+56(FP), R10
-	SHLQ    $0x03, DX
-	SHLQ    $0x03, BX
-	ADDQ    BX, SI
-	ADDQ    BX, DI
-	ADDQ    BX, R8
-	ADDQ    BX, R9
-	NEGQ    BX
-	JZ      done
-	VMOVUPD abs64<>+0(SB), Y11
+// func peak64AVX2(p *float64, x *float64, cols int, rows int, n int)
+// Requires: AVX, AVX2
+TEXT ·peak64AVX2(SB), NOSPLIT, $0-40
+	MOVQ         x+8(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         p+0(FP), DX
+	MOVQ         cols+16(FP), BX
+	MOVQ         rows+24(FP), SI
+	SHLQ         $0x03, BX
+	SHLQ         $0x03, CX
+	ADDQ         CX, AX
+	NEGQ         CX
+	VBROADCASTSD abs64<>+0(SB), Y4
+
+row:
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	MOVQ  CX, DI
+	TESTQ DI, DI
+	JZ    across
 
 loop:
-	VMOVUPD (SI)(BX*1), Y0
-	VMOVUPD 32(SI)(BX*1), Y1
-	VMOVUPD (DI)(BX*1), Y2
-	VMOVUPD 32(DI)(BX*1), Y3
-	VMOVUPD (R8)(BX*1), Y4
-	VMOVUPD 32(R8)(BX*1), Y5
-	VMOVUPD (R9)(BX*1), Y6
-	VMOVUPD 32(R9)(BX*1), Y7
-	MOVQ    AX, R11
-	MOVQ    CX, R12
-	MOVQ    R10, R13
+	VANDPD    (AX)(DI*1), Y4, Y5
+	VPCMPGTQ  Y0, Y5, Y6
+	VBLENDVPD Y6, Y5, Y0, Y0
+	VANDPD    32(AX)(DI*1), Y4, Y5
+	VPCMPGTQ  Y1, Y5, Y6
+	VBLENDVPD Y6, Y5, Y1, Y1
+	VANDPD    64(AX)(DI*1), Y4, Y5
+	VPCMPGTQ  Y2, Y5, Y6
+	VBLENDVPD Y6, Y5, Y2, Y2
+	VANDPD    96(AX)(DI*1), Y4, Y5
+	VPCMPGTQ  Y3, Y5, Y6
+	VBLENDVPD Y6, Y5, Y3, Y3
+	ADDQ      $0x00000080, DI
+	JNE       loop
 
-down:
-	VMOVUPD (R11), Y8
-	VMOVUPD (R12), Y9
-	VMULPD  Y8, Y8, Y10
-	VADDPD  Y10, Y0, Y0
-	VMULPD  Y9, Y9, Y10
-	VADDPD  Y10, Y2, Y2
-	VSUBPD  Y9, Y8, Y8
-	VMULPD  Y8, Y8, Y10
-	VADDPD  Y10, Y4, Y4
-	VANDPD  Y11, Y8, Y8
-	VMAXPD  Y8, Y6, Y6
-	VMOVUPD 32(R11), Y8
-	VMOVUPD 32(R12), Y9
-	VMULPD  Y8, Y8, Y10
-	VADDPD  Y10, Y1, Y1
-	VMULPD  Y9, Y9, Y10
-	VADDPD  Y10, Y3, Y3
-	VSUBPD  Y9, Y8, Y8
-	VMULPD  Y8, Y8, Y10
-	VADDPD  Y10, Y5, Y5
-	VANDPD  Y11, Y8, Y8
-	VMAXPD  Y8, Y7, Y7
-	ADDQ    DX, R11
-	ADDQ    DX, R12
-	DECQ    R13
-	JNE     down
-	VMOVUPD Y0, (SI)(BX*1)
-	VMOVUPD Y1, 32(SI)(BX*1)
-	VMOVUPD Y2, (DI)(BX*1)
-	VMOVUPD Y3, 32(DI)(BX*1)
-	VMOVUPD Y4, (R8)(BX*1)
-	VMOVUPD Y5, 32(R8)(BX*1)
-	VMOVUPD Y6, (R9)(BX*1)
-	VMOVUPD Y7, 32(R9)(BX*1)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, BX
-	JNE     loop
-
-done:
+across:
+	VPCMPGTQ     Y0, Y1, Y6
+	VBLENDVPD    Y6, Y1, Y0, Y0
+	VPCMPGTQ     Y2, Y3, Y6
+	VBLENDVPD    Y6, Y3, Y2, Y2
+	VPCMPGTQ     Y0, Y2, Y6
+	VBLENDVPD    Y6, Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X5
+	VPCMPGTQ     X0, X5, X6
+	VBLENDVPD    X6, X5, X0, X0
+	VPSHUFD      $0x4e, X0, X5
+	VPCMPGTQ     X0, X5, X6
+	VBLENDVPD    X6, X5, X0, X0
+	VMOVSD       X0, (DX)
+	ADDQ         $0x08, DX
+	ADDQ         BX, AX
+	DECQ         SI
+	JNE          row
 	VZEROUPPER
 	RET
 
 // func inc64AVX2(l *float64, a0 *float64, a *float64, b0 *float64, b *float64, n int)
 // Requires: AVX
 TEXT ·inc64AVX2(SB), NOSPLIT, $0-48
-	MOVQ   a0+8(FP), AX
-	MOVQ   a+16(FP), CX
-	MOVQ   b0+24(FP), DX
-	MOVQ   b+32(FP), BX
-	MOVQ   n+40(FP), SI
-	MOVQ   l+0(FP), DI
-	VXORPD Y0, Y0, Y0
-	VXORPD Y1, Y1, Y1
-	VXORPD Y2, Y2, Y2
-	VXORPD Y3, Y3, Y3
-	VXORPD Y4, Y4, Y4
-	VXORPD Y5, Y5, Y5
-	VXORPD Y6, Y6, Y6
-	VXORPD Y7, Y7, Y7
-	TESTQ  SI, SI
-	JZ     done
-	SHLQ   $0x03, SI
-	ADDQ   SI, AX
-	ADDQ   SI, CX
-	ADDQ   SI, DX
-	ADDQ   SI, BX
-	NEGQ   SI
+	MOVQ    a0+8(FP), AX
+	MOVQ    a+16(FP), CX
+	MOVQ    b0+24(FP), DX
+	MOVQ    b+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    l+0(FP), DI
+	VMOVUPD (DI), Y0
+	VMOVUPD 32(DI), Y1
+	VMOVUPD 64(DI), Y2
+	VMOVUPD 96(DI), Y3
+	VMOVUPD 128(DI), Y4
+	VMOVUPD 160(DI), Y5
+	VMOVUPD 192(DI), Y6
+	VMOVUPD 224(DI), Y7
+	TESTQ   SI, SI
+	JZ      done
+	SHLQ    $0x03, SI
+	ADDQ    SI, AX
+	ADDQ    SI, CX
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	NEGQ    SI
 
 loop:
 	VMOVUPD (CX)(SI*1), Y8
@@ -524,7 +524,7 @@ loop:
 	VADDPD  Y8, Y3, Y3
 	VMULPD  Y9, Y9, Y9
 	VADDPD  Y9, Y5, Y5
-	ADDQ    $0x40, SI
+	ADDQ    $0x00000040, SI
 	JNE     loop
 
 done:
@@ -539,22 +539,532 @@ done:
 	VZEROUPPER
 	RET
 
+// func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·tile32AVX512(SB), NOSPLIT, $16-64
+	MOVQ  a+16(FP), AX
+	MOVQ  b+24(FP), CX
+	MOVQ  c+8(FP), DX
+	MOVQ  cols+32(FP), BX
+	MOVQ  n+48(FP), SI
+	TESTQ SI, SI
+	JZ    done
+	MOVQ  SI, (SP)
+	MOVQ  first+56(FP), SI
+	MOVQ  SI, 8(SP)
+	MOVQ  BX, SI
+	SHLQ  $0x03, SI
+	LEAQ  (SI)(SI*2), DI
+	SHLQ  $0x02, BX
+
+stretch:
+	MOVQ    $0x00000100, R8
+	CMPQ    R8, (SP)
+	CMOVQGT (SP), R8
+	SUBQ    R8, (SP)
+	LEAQ    (BX)(BX*2), R9
+	MOVQ    AX, R10
+	MOVQ    CX, R11
+	MOVQ    l+0(FP), R13
+	MOVQ    rows+40(FP), R14
+
+quad:
+	MOVQ    DX, R12
+	MOVQ    R8, R15
+	VMOVUPD (R13), Z0
+	VMOVUPD 64(R13), Z1
+	VMOVUPD 128(R13), Z2
+	VMOVUPD 192(R13), Z3
+	VMOVUPD 256(R13), Z4
+	VMOVUPD 320(R13), Z5
+	VMOVUPD 512(R13), Z6
+	VMOVUPD 576(R13), Z7
+	VMOVUPD 640(R13), Z8
+	VMOVUPD 704(R13), Z9
+	VMOVUPD 768(R13), Z10
+	VMOVUPD 832(R13), Z11
+	VMOVUPD 1024(R13), Z12
+	VMOVUPD 1088(R13), Z13
+	VMOVUPD 1152(R13), Z14
+	VMOVUPD 1216(R13), Z15
+	VMOVUPD 1280(R13), Z16
+	VMOVUPD 1344(R13), Z17
+	VMOVUPD 1536(R13), Z18
+	VMOVUPD 1600(R13), Z19
+	VMOVUPD 1664(R13), Z20
+	VMOVUPD 1728(R13), Z21
+	VMOVUPD 1792(R13), Z22
+	VMOVUPD 1856(R13), Z23
+
+loop:
+	VMOVUPD      (R12), Z24
+	VMOVUPD      (R12)(SI*1), Z25
+	VMOVUPD      (R12)(SI*2), Z26
+	VMOVUPD      (R12)(DI*1), Z27
+	VCVTPS2PD    (R10), Z28
+	VCVTPS2PD    (R11), Z29
+	VFMADD231PD  Z28, Z29, Z0
+	VFMADD231PD  Z28, Z28, Z1
+	VFMADD231PD  Z28, Z28, Z24
+	VFMADD231PD  Z29, Z29, Z2
+	VFMADD231PD  Z29, Z29, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z4, Z4
+	VMAXPD       Z28, Z5, Z5
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z3, Z3
+	VADDPD       Z28, Z26, Z26
+	VCVTPS2PD    (R10)(BX*1), Z28
+	VCVTPS2PD    (R11)(BX*1), Z29
+	VFMADD231PD  Z28, Z29, Z6
+	VFMADD231PD  Z28, Z28, Z7
+	VFMADD231PD  Z28, Z28, Z24
+	VFMADD231PD  Z29, Z29, Z8
+	VFMADD231PD  Z29, Z29, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z10, Z10
+	VMAXPD       Z28, Z11, Z11
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z9, Z9
+	VADDPD       Z28, Z26, Z26
+	VCVTPS2PD    (R10)(BX*2), Z28
+	VCVTPS2PD    (R11)(BX*2), Z29
+	VFMADD231PD  Z28, Z29, Z12
+	VFMADD231PD  Z28, Z28, Z13
+	VFMADD231PD  Z28, Z28, Z24
+	VFMADD231PD  Z29, Z29, Z14
+	VFMADD231PD  Z29, Z29, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z16, Z16
+	VMAXPD       Z28, Z17, Z17
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z15, Z15
+	VADDPD       Z28, Z26, Z26
+	VCVTPS2PD    (R10)(R9*1), Z28
+	VCVTPS2PD    (R11)(R9*1), Z29
+	VFMADD231PD  Z28, Z29, Z18
+	VFMADD231PD  Z28, Z28, Z19
+	VFMADD231PD  Z28, Z28, Z24
+	VFMADD231PD  Z29, Z29, Z20
+	VFMADD231PD  Z29, Z29, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z22, Z22
+	VMAXPD       Z28, Z23, Z23
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z21, Z21
+	VADDPD       Z28, Z26, Z26
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, (R12)(SI*1)
+	VMOVUPD      Z26, (R12)(SI*2)
+	VMOVUPD      Z27, (R12)(DI*1)
+	ADDQ         $0x40, R12
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, R11
+	SUBQ         $0x08, R15
+	JNE          loop
+	VCVTSI2SDQ   8(SP), X28, X28
+	VBROADCASTSD X28, Z28
+	VMOVUPD      Z0, (R13)
+	VMOVUPD      Z1, 64(R13)
+	VMOVUPD      Z2, 128(R13)
+	VMOVUPD      Z3, 192(R13)
+	VMOVUPD      Z4, 256(R13)
+	VMOVUPD      Z5, 320(R13)
+	VMOVUPD      384(R13), Z29
+	VCMPPD       $0x11, Z5, Z29, K1
+	VMOVUPD      Z5, 384(R13)
+	VMOVUPD      Z28, K1, 448(R13)
+	VMOVUPD      Z6, 512(R13)
+	VMOVUPD      Z7, 576(R13)
+	VMOVUPD      Z8, 640(R13)
+	VMOVUPD      Z9, 704(R13)
+	VMOVUPD      Z10, 768(R13)
+	VMOVUPD      Z11, 832(R13)
+	VMOVUPD      896(R13), Z29
+	VCMPPD       $0x11, Z11, Z29, K1
+	VMOVUPD      Z11, 896(R13)
+	VMOVUPD      Z28, K1, 960(R13)
+	VMOVUPD      Z12, 1024(R13)
+	VMOVUPD      Z13, 1088(R13)
+	VMOVUPD      Z14, 1152(R13)
+	VMOVUPD      Z15, 1216(R13)
+	VMOVUPD      Z16, 1280(R13)
+	VMOVUPD      Z17, 1344(R13)
+	VMOVUPD      1408(R13), Z29
+	VCMPPD       $0x11, Z17, Z29, K1
+	VMOVUPD      Z17, 1408(R13)
+	VMOVUPD      Z28, K1, 1472(R13)
+	VMOVUPD      Z18, 1536(R13)
+	VMOVUPD      Z19, 1600(R13)
+	VMOVUPD      Z20, 1664(R13)
+	VMOVUPD      Z21, 1728(R13)
+	VMOVUPD      Z22, 1792(R13)
+	VMOVUPD      Z23, 1856(R13)
+	VMOVUPD      1920(R13), Z29
+	VCMPPD       $0x11, Z23, Z29, K1
+	VMOVUPD      Z23, 1920(R13)
+	VMOVUPD      Z28, K1, 1984(R13)
+	ADDQ         $0x00000800, R13
+	MOVQ         R8, R15
+	SHLQ         $0x02, R15
+	SUBQ         R15, R10
+	SUBQ         R15, R11
+	LEAQ         (R10)(BX*4), R10
+	LEAQ         (R11)(BX*4), R11
+	SUBQ         $0x04, R14
+	JNE          quad
+	LEAQ         (DX)(R8*8), DX
+	LEAQ         (AX)(R8*4), AX
+	LEAQ         (CX)(R8*4), CX
+	INCQ         8(SP)
+	CMPQ         (SP), $0x00
+	JNE          stretch
+
+done:
+	VZEROUPPER
+	RET
+
+// func peak32AVX512(p *float32, x *float32, cols int, rows int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
+TEXT ·peak32AVX512(SB), NOSPLIT, $0-40
+	MOVQ         x+8(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         p+0(FP), DX
+	MOVQ         cols+16(FP), BX
+	MOVQ         rows+24(FP), SI
+	SHLQ         $0x02, BX
+	SHLQ         $0x02, CX
+	ADDQ         CX, AX
+	NEGQ         CX
+	VBROADCASTSD abs32<>+0(SB), Z4
+
+row:
+	VPXORQ Z0, Z0, Z0
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	MOVQ   CX, DI
+	TESTQ  DI, DI
+	JZ     across
+
+loop:
+	VANDPD  (AX)(DI*1), Z4, Z5
+	VPMAXUD Z5, Z0, Z0
+	VANDPD  64(AX)(DI*1), Z4, Z5
+	VPMAXUD Z5, Z1, Z1
+	VANDPD  128(AX)(DI*1), Z4, Z5
+	VPMAXUD Z5, Z2, Z2
+	VANDPD  192(AX)(DI*1), Z4, Z5
+	VPMAXUD Z5, Z3, Z3
+	ADDQ    $0x00000100, DI
+	JNE     loop
+
+across:
+	VPMAXUD       Z1, Z0, Z0
+	VPMAXUD       Z3, Z2, Z2
+	VPMAXUD       Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VPMAXUD       Y5, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X5
+	VPMAXUD       X5, X0, X0
+	VPSHUFD       $0x4e, X0, X5
+	VPMAXUD       X5, X0, X0
+	VPSHUFD       $0xb1, X0, X5
+	VPMAXUD       X5, X0, X0
+	VMOVSS        X0, (DX)
+	ADDQ          $0x04, DX
+	ADDQ          BX, AX
+	DECQ          SI
+	JNE           row
+	VZEROUPPER
+	RET
+
+// func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·tile64AVX512(SB), NOSPLIT, $16-64
+	MOVQ  a+16(FP), AX
+	MOVQ  b+24(FP), CX
+	MOVQ  c+8(FP), DX
+	MOVQ  cols+32(FP), BX
+	MOVQ  n+48(FP), SI
+	TESTQ SI, SI
+	JZ    done
+	MOVQ  SI, (SP)
+	MOVQ  first+56(FP), SI
+	MOVQ  SI, 8(SP)
+	MOVQ  BX, SI
+	SHLQ  $0x03, SI
+	LEAQ  (SI)(SI*2), DI
+	SHLQ  $0x03, BX
+
+stretch:
+	MOVQ    $0x00000100, R8
+	CMPQ    R8, (SP)
+	CMOVQGT (SP), R8
+	SUBQ    R8, (SP)
+	LEAQ    (BX)(BX*2), R9
+	MOVQ    AX, R10
+	MOVQ    CX, R11
+	MOVQ    l+0(FP), R13
+	MOVQ    rows+40(FP), R14
+
+quad:
+	MOVQ    DX, R12
+	MOVQ    R8, R15
+	VMOVUPD (R13), Z0
+	VMOVUPD 64(R13), Z1
+	VMOVUPD 128(R13), Z2
+	VMOVUPD 192(R13), Z3
+	VMOVUPD 256(R13), Z4
+	VMOVUPD 320(R13), Z5
+	VMOVUPD 512(R13), Z6
+	VMOVUPD 576(R13), Z7
+	VMOVUPD 640(R13), Z8
+	VMOVUPD 704(R13), Z9
+	VMOVUPD 768(R13), Z10
+	VMOVUPD 832(R13), Z11
+	VMOVUPD 1024(R13), Z12
+	VMOVUPD 1088(R13), Z13
+	VMOVUPD 1152(R13), Z14
+	VMOVUPD 1216(R13), Z15
+	VMOVUPD 1280(R13), Z16
+	VMOVUPD 1344(R13), Z17
+	VMOVUPD 1536(R13), Z18
+	VMOVUPD 1600(R13), Z19
+	VMOVUPD 1664(R13), Z20
+	VMOVUPD 1728(R13), Z21
+	VMOVUPD 1792(R13), Z22
+	VMOVUPD 1856(R13), Z23
+
+loop:
+	VMOVUPD      (R12), Z24
+	VMOVUPD      (R12)(SI*1), Z25
+	VMOVUPD      (R12)(SI*2), Z26
+	VMOVUPD      (R12)(DI*1), Z27
+	VMOVUPD      (R10), Z28
+	VMOVUPD      (R11), Z29
+	VMULPD       Z28, Z29, Z30
+	VADDPD       Z30, Z0, Z0
+	VMULPD       Z28, Z28, Z30
+	VADDPD       Z30, Z1, Z1
+	VADDPD       Z30, Z24, Z24
+	VMULPD       Z29, Z29, Z30
+	VADDPD       Z30, Z2, Z2
+	VADDPD       Z30, Z25, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z4, Z4
+	VMAXPD       Z28, Z5, Z5
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z3, Z3
+	VADDPD       Z28, Z26, Z26
+	VMOVUPD      (R10)(BX*1), Z28
+	VMOVUPD      (R11)(BX*1), Z29
+	VMULPD       Z28, Z29, Z30
+	VADDPD       Z30, Z6, Z6
+	VMULPD       Z28, Z28, Z30
+	VADDPD       Z30, Z7, Z7
+	VADDPD       Z30, Z24, Z24
+	VMULPD       Z29, Z29, Z30
+	VADDPD       Z30, Z8, Z8
+	VADDPD       Z30, Z25, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z10, Z10
+	VMAXPD       Z28, Z11, Z11
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z9, Z9
+	VADDPD       Z28, Z26, Z26
+	VMOVUPD      (R10)(BX*2), Z28
+	VMOVUPD      (R11)(BX*2), Z29
+	VMULPD       Z28, Z29, Z30
+	VADDPD       Z30, Z12, Z12
+	VMULPD       Z28, Z28, Z30
+	VADDPD       Z30, Z13, Z13
+	VADDPD       Z30, Z24, Z24
+	VMULPD       Z29, Z29, Z30
+	VADDPD       Z30, Z14, Z14
+	VADDPD       Z30, Z25, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z16, Z16
+	VMAXPD       Z28, Z17, Z17
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z15, Z15
+	VADDPD       Z28, Z26, Z26
+	VMOVUPD      (R10)(R9*1), Z28
+	VMOVUPD      (R11)(R9*1), Z29
+	VMULPD       Z28, Z29, Z30
+	VADDPD       Z30, Z18, Z18
+	VMULPD       Z28, Z28, Z30
+	VADDPD       Z30, Z19, Z19
+	VADDPD       Z30, Z24, Z24
+	VMULPD       Z29, Z29, Z30
+	VADDPD       Z30, Z20, Z20
+	VADDPD       Z30, Z25, Z25
+	VSUBPD       Z29, Z28, Z28
+	VANDPD.BCST  abs64<>+0(SB), Z28, Z28
+	VADDPD       Z28, Z22, Z22
+	VMAXPD       Z28, Z23, Z23
+	VMAXPD       Z28, Z27, Z27
+	VMULPD       Z28, Z28, Z28
+	VADDPD       Z28, Z21, Z21
+	VADDPD       Z28, Z26, Z26
+	VMOVUPD      Z24, (R12)
+	VMOVUPD      Z25, (R12)(SI*1)
+	VMOVUPD      Z26, (R12)(SI*2)
+	VMOVUPD      Z27, (R12)(DI*1)
+	ADDQ         $0x40, R12
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, R11
+	SUBQ         $0x08, R15
+	JNE          loop
+	VCVTSI2SDQ   8(SP), X28, X28
+	VBROADCASTSD X28, Z28
+	VMOVUPD      Z0, (R13)
+	VMOVUPD      Z1, 64(R13)
+	VMOVUPD      Z2, 128(R13)
+	VMOVUPD      Z3, 192(R13)
+	VMOVUPD      Z4, 256(R13)
+	VMOVUPD      Z5, 320(R13)
+	VMOVUPD      384(R13), Z29
+	VCMPPD       $0x11, Z5, Z29, K1
+	VMOVUPD      Z5, 384(R13)
+	VMOVUPD      Z28, K1, 448(R13)
+	VMOVUPD      Z6, 512(R13)
+	VMOVUPD      Z7, 576(R13)
+	VMOVUPD      Z8, 640(R13)
+	VMOVUPD      Z9, 704(R13)
+	VMOVUPD      Z10, 768(R13)
+	VMOVUPD      Z11, 832(R13)
+	VMOVUPD      896(R13), Z29
+	VCMPPD       $0x11, Z11, Z29, K1
+	VMOVUPD      Z11, 896(R13)
+	VMOVUPD      Z28, K1, 960(R13)
+	VMOVUPD      Z12, 1024(R13)
+	VMOVUPD      Z13, 1088(R13)
+	VMOVUPD      Z14, 1152(R13)
+	VMOVUPD      Z15, 1216(R13)
+	VMOVUPD      Z16, 1280(R13)
+	VMOVUPD      Z17, 1344(R13)
+	VMOVUPD      1408(R13), Z29
+	VCMPPD       $0x11, Z17, Z29, K1
+	VMOVUPD      Z17, 1408(R13)
+	VMOVUPD      Z28, K1, 1472(R13)
+	VMOVUPD      Z18, 1536(R13)
+	VMOVUPD      Z19, 1600(R13)
+	VMOVUPD      Z20, 1664(R13)
+	VMOVUPD      Z21, 1728(R13)
+	VMOVUPD      Z22, 1792(R13)
+	VMOVUPD      Z23, 1856(R13)
+	VMOVUPD      1920(R13), Z29
+	VCMPPD       $0x11, Z23, Z29, K1
+	VMOVUPD      Z23, 1920(R13)
+	VMOVUPD      Z28, K1, 1984(R13)
+	ADDQ         $0x00000800, R13
+	MOVQ         R8, R15
+	SHLQ         $0x03, R15
+	SUBQ         R15, R10
+	SUBQ         R15, R11
+	LEAQ         (R10)(BX*4), R10
+	LEAQ         (R11)(BX*4), R11
+	SUBQ         $0x04, R14
+	JNE          quad
+	LEAQ         (DX)(R8*8), DX
+	LEAQ         (AX)(R8*8), AX
+	LEAQ         (CX)(R8*8), CX
+	INCQ         8(SP)
+	CMPQ         (SP), $0x00
+	JNE          stretch
+
+done:
+	VZEROUPPER
+	RET
+
+// func peak64AVX512(p *float64, x *float64, cols int, rows int, n int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F
+TEXT ·peak64AVX512(SB), NOSPLIT, $0-40
+	MOVQ         x+8(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         p+0(FP), DX
+	MOVQ         cols+16(FP), BX
+	MOVQ         rows+24(FP), SI
+	SHLQ         $0x03, BX
+	SHLQ         $0x03, CX
+	ADDQ         CX, AX
+	NEGQ         CX
+	VBROADCASTSD abs64<>+0(SB), Z4
+
+row:
+	VPXORQ Z0, Z0, Z0
+	VPXORQ Z1, Z1, Z1
+	VPXORQ Z2, Z2, Z2
+	VPXORQ Z3, Z3, Z3
+	MOVQ   CX, DI
+	TESTQ  DI, DI
+	JZ     across
+
+loop:
+	VANDPD  (AX)(DI*1), Z4, Z5
+	VPMAXUQ Z5, Z0, Z0
+	VANDPD  64(AX)(DI*1), Z4, Z5
+	VPMAXUQ Z5, Z1, Z1
+	VANDPD  128(AX)(DI*1), Z4, Z5
+	VPMAXUQ Z5, Z2, Z2
+	VANDPD  192(AX)(DI*1), Z4, Z5
+	VPMAXUQ Z5, Z3, Z3
+	ADDQ    $0x00000100, DI
+	JNE     loop
+
+across:
+	VPMAXUQ       Z1, Z0, Z0
+	VPMAXUQ       Z3, Z2, Z2
+	VPMAXUQ       Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VPCMPGTQ      Y0, Y5, Y6
+	VBLENDVPD     Y6, Y5, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X5
+	VPCMPGTQ      X0, X5, X6
+	VBLENDVPD     X6, X5, X0, X0
+	VPSHUFD       $0x4e, X0, X5
+	VPCMPGTQ      X0, X5, X6
+	VBLENDVPD     X6, X5, X0, X0
+	VMOVSD        X0, (DX)
+	ADDQ          $0x08, DX
+	ADDQ          BX, AX
+	DECQ          SI
+	JNE           row
+	VZEROUPPER
+	RET
+
 // func f16AVX2(dst *float32, src *byte, n int)
 // Requires: AVX, F16C
 TEXT ·f16AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	SHLQ $0x01, DX
-	ADDQ DX, CX
-	LEAQ (AX)(DX*2), AX
-	NEGQ DX
-	JZ   done
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  n+16(FP), DX
+	TESTQ DX, DX
+	JZ    done
+	SHLQ  $0x01, DX
+	ADDQ  DX, CX
+	LEAQ  (AX)(DX*2), AX
+	NEGQ  DX
 
 loop:
 	VCVTPH2PS (CX)(DX*1), Y0
 	VMOVUPS   Y0, (AX)(DX*2)
-	ADDQ      $0x10, DX
+	ADDQ      $0x00000010, DX
 	JNE       loop
 
 done:
@@ -564,20 +1074,21 @@ done:
 // func bf16AVX2(dst *float32, src *byte, n int)
 // Requires: AVX, AVX2
 TEXT ·bf16AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	SHLQ $0x01, DX
-	ADDQ DX, CX
-	LEAQ (AX)(DX*2), AX
-	NEGQ DX
-	JZ   done
+	MOVQ  dst+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  n+16(FP), DX
+	TESTQ DX, DX
+	JZ    done
+	SHLQ  $0x01, DX
+	ADDQ  DX, CX
+	LEAQ  (AX)(DX*2), AX
+	NEGQ  DX
 
 loop:
 	VPMOVZXWD (CX)(DX*1), Y0
 	VPSLLD    $0x10, Y0, Y0
 	VMOVUPS   Y0, (AX)(DX*2)
-	ADDQ      $0x10, DX
+	ADDQ      $0x00000010, DX
 	JNE       loop
 
 done:
@@ -601,7 +1112,7 @@ loop:
 	VMOVUPD (AX)(DX*1), Y0
 	VADDPD  (CX)(DX*1), Y0, Y0
 	VMOVUPD Y0, (AX)(DX*1)
-	ADDQ    $0x20, DX
+	ADDQ    $0x00000020, DX
 	JNE     loop
 
 done:
@@ -625,7 +1136,7 @@ loop:
 	VMOVUPD (AX)(DX*1), Y0
 	VMAXPD  (CX)(DX*1), Y0, Y0
 	VMOVUPD Y0, (AX)(DX*1)
-	ADDQ    $0x20, DX
+	ADDQ    $0x00000020, DX
 	JNE     loop
 
 done:

@@ -11,43 +11,34 @@ import (
 // The reference loops: the comments of portable.go, word for word. Lane maxima are
 // compared as one number, since any lane may hold them.
 
-func referenceRow(a, b []float64) *lanes {
-	l := new(lanes)
-	for i := range len(a) &^ 7 {
-		x, y, j := a[i], b[i], i&7
-		d := x - y
-		l.dot[j] += float64(x * y)
-		l.a2[j] += float64(x * x)
-		l.b2[j] += float64(y * y)
-		l.d2[j] += float64(d * d)
-		l.s1[j] += math.Abs(d)
-		if e := math.Abs(d); e > l.max[j] {
-			l.max[j], l.at[j] = e, float64(i/stretch)
-		}
-		l.maxA[j] = max(l.maxA[j], math.Abs(x))
-		l.maxB[j] = max(l.maxB[j], math.Abs(y))
-	}
-	return l
-}
-
-func referenceColumns(c *columns, a, b []float64, rows int) {
+func referenceTile(l []lanes, c *columns, a, b []float64) {
 	n := len(c.a2)
-	for r := range rows {
-		for j := range n {
-			x, y := a[r*n+j], b[r*n+j]
+	for r := range l {
+		l := &l[r]
+		for i := range n {
+			x, y, j := a[r*n+i], b[r*n+i], i%Lanes
 			d := x - y
-			c.a2[j] += float64(x * x)
-			c.b2[j] += float64(y * y)
-			c.d2[j] += float64(d * d)
-			c.max[j] = max(c.max[j], math.Abs(d))
+			e := math.Abs(d)
+			l.dot[j] += float64(x * y)
+			l.a2[j] += float64(x * x)
+			l.b2[j] += float64(y * y)
+			l.d2[j] += float64(d * d)
+			l.s1[j] += e
+			if e > l.max[j] {
+				l.max[j], l.at[j] = e, float64(i/stretch)
+			}
+			c.a2[i] += float64(x * x)
+			c.b2[i] += float64(y * y)
+			c.d2[i] += float64(d * d)
+			c.max[i] = max(c.max[i], e)
 		}
 	}
 }
 
 func referenceIncrements(a0, a, b0, b []float64) *incLanes {
 	l := new(incLanes)
-	for i := range len(a) &^ 7 {
-		x, y, j := a[i]-a0[i], b[i]-b0[i], i&7
+	for i := range a {
+		x, y, j := a[i]-a0[i], b[i]-b0[i], i%Lanes
 		d := y - x
 		l.d2[j] += float64(d * d)
 		l.a2[j] += float64(x * x)
@@ -67,21 +58,9 @@ func sameLanes(got, want *lanes) bool {
 			return false
 		}
 	}
-	if max8(&got.max) != max8(&want.max) || foundIn(got) != foundIn(want) {
-		return false
-	}
-	return max8(&got.maxA) == max8(&want.maxA) && max8(&got.maxB) == max8(&want.maxB)
-}
-
-// foundIn is the first stretch that reached the maximum.
-func foundIn(l *lanes) float64 {
-	s := math.Inf(1)
-	for j, m := range l.max {
-		if m == max8(&l.max) {
-			s = min(s, l.at[j])
-		}
-	}
-	return s
+	most, at := got.top()
+	wantMost, wantAt := want.top()
+	return most == wantMost && at == wantAt
 }
 
 // loopSizes covers every tail, the stretch of the portable loops and its edges.
@@ -124,30 +103,8 @@ func narrow(v []float64) []float32 {
 	return s
 }
 
-func TestEveryImplementationSumsARowLikeTheReferenceLoop(t *testing.T) {
+func TestEveryImplementationSumsATileLikeTheReferenceLoop(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, lp := range implementations() {
-		for _, n := range loopSizes() {
-			a, b := mixed(rng, n), mixed(rng, n)
-			want := referenceRow(a, b)
-			got := &lanes{dot: [Lanes]float64{7: 99}} // what was there must not count
-			if lp.row32(got, narrow(a), narrow(b)); !sameLanes(got, want) {
-				t.Fatalf("%s row32 of %d: %+v, want %+v", lp.name, n, got, want)
-			}
-			for i := range a { // full 53-bit mantissas: every product is rounded
-				a[i] *= 1 + rng.Float64()
-				b[i] *= 1 + rng.Float64()
-			}
-			want = referenceRow(a, b)
-			if lp.row64(got, a, b); !sameLanes(got, want) {
-				t.Fatalf("%s row64 of %d: %+v, want %+v", lp.name, n, got, want)
-			}
-		}
-	}
-}
-
-func TestEveryImplementationSumsColumnsLikeTheReferenceLoop(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 1))
 	for _, lp := range implementations() {
 		for _, n := range loopSizes() {
 			for rows := 1; rows <= tileRows; rows++ {
@@ -156,29 +113,85 @@ func TestEveryImplementationSumsColumnsLikeTheReferenceLoop(t *testing.T) {
 				for i := range start {
 					start[i] = rng.Float64()
 				}
-				cols := func() *columns {
-					s := slices.Clone(start)
-					return &columns{s[:n], s[n : 2*n], s[2*n : 3*n], s[3*n:]}
-				}
-				check := func(loop string, got, want *columns) {
+				check := func(loop string, sum func(l []lanes, c *columns)) {
 					t.Helper()
-					for k, p := range [][2][]float64{{got.a2, want.a2}, {got.b2, want.b2}, {got.d2, want.d2}, {got.max, want.max}} {
-						if !sameBits(p[0], p[1]) {
-							t.Fatalf("%s %s of %d rows by %d: sum %d differs", lp.name, loop, rows, n, k)
+					gotLanes, wantLanes := make([]lanes, rows), make([]lanes, rows)
+					got, want := newColumns(slices.Clone(start)), newColumns(slices.Clone(start))
+					sum(gotLanes, &got)
+					referenceTile(wantLanes, &want, a, b)
+					for r := range rows {
+						if !sameLanes(&gotLanes[r], &wantLanes[r]) {
+							t.Fatalf("%s %s: row %d of %d by %d: %+v, want %+v", lp.name, loop, r, rows, n, gotLanes[r], wantLanes[r])
 						}
 					}
+					if !sameBits(got.store, want.store) {
+						t.Fatalf("%s %s: columns of %d by %d: %v, want %v", lp.name, loop, rows, n, got, want)
+					}
 				}
-				got, want := cols(), cols()
-				lp.col32(got, narrow(a), narrow(b), rows)
-				referenceColumns(want, a, b, rows)
-				check("col32", got, want)
-				for i := range a {
+				check("tile32", func(l []lanes, c *columns) {
+					eachChunk(n, func(from, to int) { lp.tile32(l, c, narrow(a), narrow(b), from, to) })
+				})
+				for i := range a { // full 53-bit mantissas: every product is rounded
 					a[i] *= 1 + rng.Float64()
+					b[i] *= 1 + rng.Float64()
 				}
-				got, want = cols(), cols()
-				lp.col64(got, a, b, rows)
-				referenceColumns(want, a, b, rows)
-				check("col64", got, want)
+				check("tile64", func(l []lanes, c *columns) { eachChunk(n, func(from, to int) { lp.tile64(l, c, a, b, from, to) }) })
+			}
+		}
+	}
+}
+
+// eachChunk is the columns as the worker goes through them.
+func eachChunk(n int, f func(from, to int)) {
+	for from := 0; from < n; from += chunk {
+		f(from, min(from+chunk, n))
+	}
+}
+
+func TestEveryImplementationFindsThePeaks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	for _, lp := range implementations() {
+		for _, n := range loopSizes() {
+			for rows := 1; rows <= tileRows && n > 0; rows++ {
+				v := mixed(rng, n*rows)
+				from := rng.IntN(n)
+				to := from + 1 + rng.IntN(n-from)
+				p32, p64 := make([]float32, rows), make([]float64, rows)
+				lp.peak32(p32, narrow(v), n, from, to)
+				lp.peak64(p64, v, n, from, to)
+				for r := range rows {
+					want := 0.0
+					for _, x := range v[r*n+from : r*n+to] {
+						want = max(want, math.Abs(x))
+					}
+					if float64(p32[r]) != want || p64[r] != want {
+						t.Fatalf("%s: row %d of %d, columns %d to %d of %d: %v and %v, want %v", lp.name, r, rows, from, to, n, p32[r], p64[r], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAPeakThatIsNotFiniteShows makes sure of what the slow path hangs on: no NaN
+// and no infinity goes unseen, wherever it stands and whatever stands beside it.
+func TestAPeakThatIsNotFiniteShows(t *testing.T) {
+	for _, lp := range implementations() {
+		for _, bad := range []float64{math.NaN(), -math.NaN(), math.Inf(1), math.Inf(-1), math.Float64frombits(0xfff0000020000000)} {
+			for _, n := range []int{1, 7, 8, 31, 64, 100, 257} {
+				for i := range n {
+					v := make([]float64, n)
+					for k := range v {
+						v[k] = -math.MaxFloat32
+					}
+					v[i] = bad
+					p32, p64 := make([]float32, 1), make([]float64, 1)
+					lp.peak32(p32, narrow(v), n, 0, n)
+					lp.peak64(p64, v, n, 0, n)
+					if finite(float64(p32[0])) || finite(p64[0]) {
+						t.Fatalf("%s: %v at %d of %d went unseen", lp.name, bad, i, n)
+					}
+				}
 			}
 		}
 	}
@@ -196,7 +209,7 @@ func TestEveryImplementationSumsIncrementsLikeTheReferenceLoop(t *testing.T) {
 			for k := range v {
 				v[k] = mixed(rng, n)
 			}
-			got := &incLanes{dot: [Lanes]float64{7: 99}}
+			got := new(incLanes)
 			lp.inc32(got, narrow(v[0]), narrow(v[1]), narrow(v[2]), narrow(v[3]))
 			if want := referenceIncrements(v[0], v[1], v[2], v[3]); !same(got, want) {
 				t.Fatalf("%s inc32 of %d: %+v, want %+v", lp.name, n, got, want)
@@ -206,6 +219,7 @@ func TestEveryImplementationSumsIncrementsLikeTheReferenceLoop(t *testing.T) {
 					v[k][i] *= 1 + rng.Float64()
 				}
 			}
+			*got = incLanes{}
 			lp.inc64(got, v[0], v[1], v[2], v[3])
 			if want := referenceIncrements(v[0], v[1], v[2], v[3]); !same(got, want) {
 				t.Fatalf("%s inc64 of %d: %+v, want %+v", lp.name, n, got, want)
@@ -280,31 +294,6 @@ func TestEveryHalfIsWidened(t *testing.T) {
 			for i := range n {
 				if float64(got[i]) != half(2000+i) {
 					t.Fatalf("%s: element %d of %d halves is %v", lp.name, i, n, got[i])
-				}
-			}
-		}
-	}
-}
-
-// TestARowThatIsNotFiniteShows makes sure of what the slow path hangs on: the sum
-// Σa²+Σb² of a row tells of every NaN and infinity, wherever it stands.
-func TestARowThatIsNotFiniteShows(t *testing.T) {
-	for _, lp := range implementations() {
-		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			for _, n := range []int{8, 16, 24, 1032} {
-				for i := range n {
-					for side := range 2 {
-						v := [2][]float64{make([]float64, n), make([]float64, n)}
-						v[side][i] = bad
-						var l lanes
-						lp.row32(&l, narrow(v[0]), narrow(v[1]))
-						s32 := sum8(&l.a2) + sum8(&l.b2)
-						lp.row64(&l, v[0], v[1])
-						s64 := sum8(&l.a2) + sum8(&l.b2)
-						if finite(s32) || finite(s64) {
-							t.Fatalf("%s: %v at %d of %d went unseen", lp.name, bad, i, n)
-						}
-					}
 				}
 			}
 		}

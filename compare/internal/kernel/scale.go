@@ -24,9 +24,11 @@ func (w *worker) scaleRow(m *Moments, a, b []float64) {
 	for i := range a {
 		x[i], y[i] = math.Ldexp(a[i], -e), math.Ldexp(b[i], -e)
 	}
-	w.lanes(tile{f64: x}, tile{f64: y})
-	l := &w.l
-	m.Dot, m.A2, m.B2, m.D2, m.Exp = sum8(&l.dot), sum8(&l.a2), sum8(&l.b2), sum8(&l.d2), e
+	// The columns are scaled by themselves; these are thrown away.
+	var l [1]lanes
+	c := newColumns(make([]float64, 4*len(a)))
+	w.loops.tile64(l[:], &c, x, y, 0, len(a))
+	m.Dot, m.A2, m.B2, m.D2, m.Exp = sum8(&l[0].dot), sum8(&l[0].a2), sum8(&l[0].b2), sum8(&l[0].d2), e
 }
 
 // needsScale tells whether a column's squares left float64's range. Where nothing
@@ -97,8 +99,8 @@ func (w *worker) eachRow(ctx context.Context, j *job, f func(first int, a, b []f
 			if err != nil {
 				return err
 			}
-			a := w.decode(0, &j.Ref, ref, 0, c.cols, true).f64
-			b := w.decode(1, &j.Port, port, 0, c.cols, true).f64
+			a := w.decode(0, &j.Ref, ref, c.cols, 0, 1, true).f64
+			b := w.decode(1, &j.Port, port, c.cols, 0, 1, true).f64
 			for k := range a {
 				if !finite(a[k]) || !finite(b[k]) {
 					a[k], b[k] = 0, 0

@@ -75,12 +75,7 @@ func operand(t Type, v []float64) Operand {
 }
 
 // implementations are the inner loops that this processor can run.
-func implementations() []*loops {
-	if standard.loops == &portable {
-		return []*loops{&portable}
-	}
-	return []*loops{&portable, standard.loops}
-}
+func implementations() []*loops { return possible() }
 
 // with is the standard tuning with other loops.
 func with(lp *loops) tuning {

@@ -14,7 +14,9 @@ type worker struct {
 	bufs     [4][]float64 // what was read; float64s so that any view is aligned
 	s32      [4][]float32 // tiles of operands that need decoding
 	s64      [4][]float64 // tiles of operands that are widened to float64
-	l        lanes
+	lanes    [tileRows]lanes
+	peak32   [tileRows]float32
+	peak64   [2][tileRows]float64
 	inc      incLanes
 }
 
@@ -37,8 +39,9 @@ func putWorker(w *worker) {
 // tile is up to tileRows rows of n columns of one operand, decoded: f64 where a
 // side of the pair is float64, else f32.
 type tile struct {
-	f32 []float32
-	f64 []float64
+	cols int
+	f32  []float32
+	f64  []float64
 }
 
 // grow returns s with a length of n, its content lost.
@@ -64,14 +67,11 @@ func (j *job) cell(i int) cell {
 	return c
 }
 
-// groupRows is how many rows of n columns are read at once: as many as fit into
-// readBytes, whole tiles of them where they do.
+// groupRows is how many rows of n columns are read at once: whole tiles, as many as
+// fit into readBytes, at least one.
 func (u *tuning) groupRows(n, size int) int {
 	g := u.readBytes / (n * size)
-	if g > tileRows {
-		g -= g % tileRows
-	}
-	return max(g, 1)
+	return max(g-g%tileRows, tileRows)
 }
 
 // sum adds one cell of the grid to the job.
@@ -97,17 +97,9 @@ func (w *worker) sum(ctx context.Context, j *job, i int) error {
 		}
 		for t := 0; t < n; t += tileRows {
 			k := min(tileRows, n-t)
-			x := w.decode(0, &j.Ref, ref, t*c.cols, k*c.cols, j.wide)
-			y := w.decode(1, &j.Port, port, t*c.cols, k*c.cols, j.wide)
-			for q := range k {
-				row := c.row + r + t + q
-				j.parts[row*j.segments+c.segment] = w.row(j, c, row, x.rows(q, c.cols), y.rows(q, c.cols))
-			}
-			if j.wide {
-				w.loops.col64(&b.columns, x.f64, y.f64, k)
-			} else {
-				w.loops.col32(&b.columns, x.f32, y.f32, k)
-			}
+			x := w.decode(0, &j.Ref, ref, c.cols, t, k, j.wide)
+			y := w.decode(1, &j.Port, port, c.cols, t, k, j.wide)
+			w.tile(j, c, c.row+r+t, k, x, y, &b.columns)
 		}
 	}
 	j.place(b, node{c.segment, 0, c.block}, w.loops, w.free)
@@ -133,101 +125,127 @@ func (w *worker) read(k int, o *Operand, stride int, c cell, row, rows int) ([]b
 	return dst, nil
 }
 
-// decode returns n elements of raw, from element first on, as a tile of operand k.
-func (w *worker) decode(k int, o *Operand, raw []byte, first, n int, wide bool) tile {
+// decode returns rows of raw, from row first on, as a tile of operand k.
+func (w *worker) decode(k int, o *Operand, raw []byte, cols, first, rows int, wide bool) tile {
 	size := o.Type.Size()
+	first, n := first*cols, rows*cols
 	raw = raw[first*size : (first+n)*size]
 	if o.Type != F32 && o.Type != F64 {
 		w.s32[k] = grow(w.s32[k], n)
 	}
 	if !wide {
-		return tile{f32: decode32(w.loops, o.Type, o.Table, raw, w.s32[k])}
+		return tile{cols: cols, f32: decode32(w.loops, o.Type, o.Table, raw, w.s32[k])}
 	}
 	if o.Type != F64 {
 		w.s64[k] = grow(w.s64[k], n)
 	}
-	return tile{f64: widen(w.loops, o.Type, o.Table, raw, w.s32[k], w.s64[k])}
+	return tile{cols: cols, f64: widen(w.loops, o.Type, o.Table, raw, w.s32[k], w.s64[k])}
 }
 
-// rows returns row q of a tile of n columns.
-func (t tile) rows(q, n int) tile {
+// part returns columns from to to-1 of row r.
+func (t tile) part(r, from, to int) tile {
+	lo, hi := r*t.cols+from, r*t.cols+to
 	if t.f64 != nil {
-		return tile{f64: t.f64[q*n : (q+1)*n]}
+		return tile{cols: to - from, f64: t.f64[lo:hi]}
 	}
-	return tile{f32: t.f32[q*n : (q+1)*n]}
+	return tile{cols: to - from, f32: t.f32[lo:hi]}
 }
 
-// row sums one segment of a row. Where a value is not finite it is counted and
-// set to zero on both sides of the tile, so that the columns, which come after,
-// leave it out too.
-func (w *worker) row(j *job, c cell, row int, a, b tile) Moments {
-	w.lanes(a, b)
-	n := c.cols
-	if !finite(sum8(&w.l.a2) + sum8(&w.l.b2)) {
-		n -= j.divert(row, c.col, a, b)
-		w.lanes(a, b)
-	}
-	l := &w.l
-	m := Moments{
-		N:     int64(n),
-		Dot:   sum8(&l.dot),
-		A2:    sum8(&l.a2),
-		B2:    sum8(&l.b2),
-		D2:    sum8(&l.d2),
-		S1:    sum8(&l.s1),
-		Max:   max8(&l.max),
-		MaxAt: -1,
-		MaxA:  max8(&l.maxA),
-		MaxB:  max8(&l.maxB),
-	}
-	if m.N == 0 {
-		return noMoments
-	}
-	m.MaxAt = int64(c.col + locate(l, a, b, m.Max))
-	if j.wide {
-		w.scaleRow(&m, a.f64, b.f64)
-	}
-	return m
-}
-
-// lanes sums a row segment into w.l, the last group filled up with zeros.
-func (w *worker) lanes(a, b tile) {
-	if a.f64 != nil {
-		w.loops.row64(&w.l, a.f64, b.f64)
-		if n := len(a.f64) &^ (Lanes - 1); n < len(a.f64) {
-			var x, y [Lanes]float64
-			copy(x[:], a.f64[n:])
-			copy(y[:], b.f64[n:])
-			step64(&w.l, &x, &y, float64(n/stretch))
+// tile sums up to four rows, a chunk of columns at a time. Where a row of the chunk
+// has a value that is not finite, such positions are counted and set to zero on both
+// sides first, so that neither the row's nor the columns' sums ever meet them.
+func (w *worker) tile(j *job, c cell, row, rows int, a, b tile, cols *columns) {
+	l := w.lanes[:rows]
+	clear(l)
+	var maxA, maxB [tileRows]float64
+	var count [tileRows]int
+	for from := 0; from < c.cols; from += chunk {
+		to := min(from+chunk, c.cols)
+		pa, pb := w.peaks(0, a, rows, from, to), w.peaks(1, b, rows, from, to)
+		for r := range rows {
+			count[r] += to - from
+			if !finite(pa[r]) || !finite(pb[r]) {
+				x, y := a.part(r, from, to), b.part(r, from, to)
+				count[r] -= j.divert(row+r, c.col+from, x, y)
+				pa[r], pb[r] = x.largest(), y.largest()
+			}
+			maxA[r], maxB[r] = max(maxA[r], pa[r]), max(maxB[r], pb[r])
 		}
-		return
+		if j.wide {
+			w.loops.tile64(l, cols, a.f64, b.f64, from, to)
+		} else {
+			w.loops.tile32(l, cols, a.f32, b.f32, from, to)
+		}
 	}
-	w.loops.row32(&w.l, a.f32, b.f32)
-	if n := len(a.f32) &^ (Lanes - 1); n < len(a.f32) {
-		var x, y [Lanes]float32
-		copy(x[:], a.f32[n:])
-		copy(y[:], b.f32[n:])
-		step32(&w.l, &x, &y, float64(n/stretch))
+	for r := range rows {
+		part := &j.parts[(row+r)*j.segments+c.segment]
+		if count[r] == 0 {
+			*part = noMoments
+			continue
+		}
+		x, y := a.part(r, 0, c.cols), b.part(r, 0, c.cols)
+		*part = Moments{
+			N:    int64(count[r]),
+			Dot:  sum8(&l[r].dot),
+			A2:   sum8(&l[r].a2),
+			B2:   sum8(&l[r].b2),
+			D2:   sum8(&l[r].d2),
+			S1:   sum8(&l[r].s1),
+			MaxA: maxA[r],
+			MaxB: maxB[r],
+		}
+		most, at := l[r].top()
+		part.Max, part.MaxAt = most, int64(c.col+locate(most, at*stretch, x, y))
+		if j.wide {
+			w.scaleRow(part, x.f64, y.f64)
+		}
 	}
 }
 
-// locate returns the lowest index where |a-b| is max, the first index where
-// nothing differs. Only the stretch in which the maximum was reached is searched.
-func locate(l *lanes, a, b tile, max float64) int {
-	if max == 0 {
+// peaks returns max |x| of each row of operand k between two columns, NaN or an
+// infinity if there is one.
+func (w *worker) peaks(k int, t tile, rows, from, to int) []float64 {
+	p := w.peak64[k][:rows]
+	if t.f64 != nil {
+		w.loops.peak64(p, t.f64, t.cols, from, to)
+		return p
+	}
+	w.loops.peak32(w.peak32[:rows], t.f32, t.cols, from, to)
+	for r := range p {
+		p[r] = float64(w.peak32[r])
+	}
+	return p
+}
+
+// largest returns max |x|.
+func (t tile) largest() float64 {
+	if t.f64 != nil {
+		return largest64(t.f64)
+	}
+	return float64(largest32(t.f32))
+}
+
+// locate returns the lowest index from first on where |a-b| is most, which is there;
+// 0 where nothing differs.
+func locate(most float64, first int, a, b tile) int {
+	if most == 0 {
 		return 0
 	}
-	s := math.Inf(1)
-	for j, m := range l.max {
-		if m == max {
-			s = min(s, l.at[j])
+	if a.f64 != nil {
+		y := b.f64[first:]
+		for i, x := range a.f64[first:] {
+			if math.Abs(x-y[i]) == most {
+				return first + i
+			}
 		}
 	}
-	i := int(s) * stretch
-	for math.Abs(at(a, i)-at(b, i)) != max {
-		i++
+	y := b.f32[first:]
+	for i, x := range a.f32[first:] {
+		if math.Abs(float64(x)-float64(y[i])) == most {
+			return first + i
+		}
 	}
-	return i
+	return 0
 }
 
 func at(t tile, i int) float64 {
