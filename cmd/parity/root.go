@@ -45,6 +45,7 @@ var commands = []func(*env) *cobra.Command{
 	newExplainCmd,
 	newTryCmd,
 	newInspectCmd,
+	newPatternsCmd,
 	newVersionCmd,
 }
 
