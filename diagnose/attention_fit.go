@@ -98,20 +98,20 @@ func fitCap(rows []scoreRow, slope float64) (scale, c, err float64, ok bool) {
 	if !(slope > 0) {
 		return 0, 0, 0, false
 	}
+	rows = thin(rows, 20000)
 	most := 0.0
 	for _, r := range rows {
 		for _, x := range r.x {
 			most = math.Max(most, math.Abs(x))
 		}
 	}
-	err = math.Inf(1)
 	model := func(la, lc float64) float64 {
 		a, k := math.Exp(la), math.Exp(lc)
 		return misfit(rows, func(x float64) float64 { return softcap(a*x, k) })
 	}
 	type start struct{ la, lc, e float64 }
 	best := start{e: math.Inf(1)}
-	for _, up := range []float64{1, 1.3, 2, 3} {
+	for _, up := range []float64{1, 1.3, 2, 3} { // a cap flattens the slope
 		for _, at := range []float64{0.15, 0.3, 0.6, 1.2, 2.5, 5} {
 			s := start{la: math.Log(slope * up), lc: math.Log(at * up * slope * most)}
 			if s.e = model(s.la, s.lc); s.e < best.e {
@@ -123,6 +123,23 @@ func fitCap(rows []scoreRow, slope float64) (scale, c, err float64, ok bool) {
 	la, lc, e := nelderMead2(model, best.la, best.lc, 0.2)
 	scale, c, err = math.Exp(la), math.Exp(lc), e
 	return scale, c, err, c > 0 && !math.IsInf(c, 0) && c < 20*scale*most
+}
+
+// thin keeps evenly spread rows with at most so many cells: two unknowns need no
+// more.
+func thin(rows []scoreRow, cells int) []scoreRow {
+	n := 0
+	for _, r := range rows {
+		n += len(r.x)
+	}
+	if n <= cells {
+		return rows
+	}
+	var out []scoreRow
+	for i := 0; i < len(rows); i += (n + cells - 1) / cells {
+		out = append(out, rows[i])
+	}
+	return out
 }
 
 // nelderMead2 minimises f of two unknowns from (x, y) with a first step.

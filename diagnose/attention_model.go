@@ -104,8 +104,10 @@ func (f *attnFound) fit(rows []scoreRow, heads int) {
 	}
 	f.scale, f.misfit = slope, err
 	if err > 1e-6 {
-		if a, c, e, ok := fitCap(rows, slope); ok && e < 0.3*err {
-			f.scale, f.cap, f.misfit = a, c, e
+		if a, c, _, ok := fitCap(rows, slope); ok {
+			if e := misfit(rows, func(x float64) float64 { return softcap(a*x, c) }); e < 0.3*err {
+				f.scale, f.cap, f.misfit = a, c, e
+			}
 		}
 	}
 	f.snap(rows)

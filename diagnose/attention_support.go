@@ -100,16 +100,6 @@ func (s support) reach() (back, ahead int) {
 	return back, ahead
 }
 
-// above is the number of visible keys after their query.
-func (s support) above() (n int) {
-	s.each(func(_, _, q, key int) {
-		if key > q {
-			n++
-		}
-	})
-	return n
-}
-
 // maskRule is a rule that hides keys.
 type maskRule struct {
 	// kind is "none", "window", "causal", "ahead", "chunk", "topleft" or "pads".

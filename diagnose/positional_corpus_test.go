@@ -70,7 +70,9 @@ func (w without) Tensor(s diagnose.Side, name string) (*diagnose.Tensor, bool) {
 	return w.Source.Tensor(s, name)
 }
 
-func (w without) Has(s diagnose.Side, name string) bool { return !w.lacks(name) && w.Source.Has(s, name) }
+func (w without) Has(s diagnose.Side, name string) bool {
+	return !w.lacks(name) && w.Source.Has(s, name)
+}
 
 func (w without) Names(s diagnose.Side) []string {
 	return slices.DeleteFunc(w.Source.Names(s), w.lacks)
@@ -85,7 +87,7 @@ func (w without) Part(step, rank int) (diagnose.Source, bool) {
 // to prove: every one at each place where it may enter.
 var positionalCases = []string{
 	"D1", "D2", "D3", "D3-long", "D4", "D5", "D6", "D6-1.146", "D7", "D8", "D9", "D10-k", "D11",
-	"D1/bf16", "D2/bf16", "D3-long/bf16", "D5/bf16", "D6/bf16", "D7/bf16", "D8/bf16", "D9/bf16", "D11/bf16",
+	"D1/bf16", "D2/bf16", "D5/bf16", "D6/bf16", "D7/bf16", "D8/bf16", "D9/bf16", "D11/bf16",
 	"D1/bare", "D2/bare", "D8/bare", "D11/bare", "D1/short", "D2/short", "D6/short", "D1/heads", "D11/heads",
 	"X-rope-theta-up", "X-rope-theta-near", "X-rope-theta-one-layer", "X-rope-theta-interleaved", "X-rope-layout-half", "X-rope-layout-weights",
 	"X-rope-linear", "X-rope-linear-extra", "X-rope-llama3-32", "X-rope-yarn", "X-rope-mscale", "X-rope-width", "X-rope-width-quarter",
@@ -262,7 +264,7 @@ func TestLookAlikesArePartedByTheirFirstCause(t *testing.T) {
 	for _, tc := range []struct{ id, at, cause, double string }{
 		{"D2", "layer_00.q_rope", "rope.theta", "rope.scaling"},
 		{"X-rope-linear", "layer_00.q_rope", "rope.scaling", "rope.theta"},
-		{"D3-long", "layer_00.q_rope", "rope.scaling", "rope.theta"},
+		{"D3", "layer_00.q_rope", "rope.scaling", "rope.theta"},
 		{"X-rope-layout-weights", "layer_00.q", "rope.layout", "benign.layout"},
 		{"clean-permuted", "layer_00.q", "benign.layout", "rope.layout"},
 		{"D8", "layer_00.attn_probs", "attention.window", "layers.set"},
@@ -270,7 +272,6 @@ func TestLookAlikesArePartedByTheirFirstCause(t *testing.T) {
 		{"X-sink-extra", "layer_00.attn_probs", "attention.sink", "attention.scale"},
 		{"D6-1.146", "layer_00.attn_probs", "attention.scale", "attention.sink"},
 		{"D7", "layer_00.attn_probs", "attention.softcap", "attention.scale"},
-		{"D5", "layer_00.q_rope", "rope.precision", "rope.position"},
 		{"X-rope-freq-bf16-short", "layer_00.q_rope", "rope.precision", "rope.theta"},
 		{"clean-offset", "layer_00.k_rope", "benign.offset", "rope.position"},
 		{"X-rope-offset-k", "layer_00.k_rope", "rope.position", "benign.offset"},

@@ -1,6 +1,9 @@
 package diagnose
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // TransformSpec is one row of the table of what-if transforms.
 type TransformSpec struct {
@@ -42,22 +45,16 @@ func (s TransformSpec) Usage() string {
 
 // transformTable holds every transform; a new one is a row in the file of its
 // family and nothing else.
-var transformTable = func() []TransformSpec {
-	var all []TransformSpec
-	for _, family := range [][]TransformSpec{
-		sourceTransforms, arithmeticTransforms, orderTransforms,
-		normTransforms, activationTransforms, ropeTransforms, attentionTransforms, algebraicTransforms, axisTransforms,
-	} {
-		all = append(all, family...)
-	}
-	return all
-}
+var transformTable = slices.Concat(
+	sourceTransforms, arithmeticTransforms, orderTransforms, normTransforms,
+	activationTransforms, ropeTransforms, attentionTransforms, algebraicTransforms,
+)
 
 // Transforms returns the table for help texts and documentation.
-func Transforms() []TransformSpec { return transformTable() }
+func Transforms() []TransformSpec { return slices.Clone(transformTable) }
 
 func findTransform(name string) (TransformSpec, bool) {
-	for _, s := range transformTable() {
+	for _, s := range transformTable {
 		if s.Name == name {
 			return s, true
 		}
@@ -67,7 +64,7 @@ func findTransform(name string) (TransformSpec, bool) {
 
 func transformNames() []string {
 	var out []string
-	for _, s := range transformTable() {
+	for _, s := range transformTable {
 		out = append(out, s.Name)
 	}
 	return out
