@@ -5,6 +5,7 @@ package diagnose
 // formats.
 var algebraic = []Hypothesis{
 	nonFiniteHypothesis,
+	rankHypothesis,
 	normHypothesis,
 	residualHypothesis,
 	mlpHypothesis,
@@ -14,7 +15,6 @@ var algebraic = []Hypothesis{
 	fusedHypothesis,
 	strideHypothesis,
 	channelHypothesis,
-	rankHypothesis,
 	paddingHypothesis,
 	blockHypothesis,
 	quantHypothesis,

@@ -15,7 +15,7 @@ var lineage = map[string][][]string{
 	"q_rope":         {{"q_norm", "q", "input_norm", "in"}},
 	"k_rope":         {{"k_norm", "k", "input_norm", "in"}},
 	"attn_probs":     {{"q_rope", "q_norm", "q"}, {"k_rope", "k_norm", "k"}},
-	"attn_ctx":       {{"attn_probs", "q_rope", "q"}, {"v"}},
+	"attn_ctx":       {{"attn_probs", "q_rope", "q"}, {"attn_probs", "k_rope", "k"}, {"v"}},
 	"attn_out":       {{"attn_ctx", "v", "input_norm", "in"}},
 	"ffn_inp":        {{"in"}, {"attn_out"}},
 	"post_attn_norm": {{"ffn_inp", "attn_out"}},
@@ -34,7 +34,7 @@ var lineage = map[string][][]string{
 }
 
 // blockInput returns the checkpoint that a layer reads: the output of the layer
-// before, or post_embed. ok is false where neither side... both sides lack it.
+// before, or post_embed. ok is false unless both sides dumped it.
 func (c *Context) blockInput(layer int) (name string, ok bool) {
 	name = "post_embed"
 	if layer > 0 {
@@ -82,7 +82,9 @@ func (c *Context) inputs(name string) []string {
 				n, ok = c.blockInput(layer)
 			}
 			if ok && c.both(n) {
-				out = append(out, n)
+				if !slices.Contains(out, n) {
+					out = append(out, n)
+				}
 				break
 			}
 		}
@@ -117,14 +119,12 @@ func (c *Context) descendants(name string, limit int) []string {
 }
 
 // downstreamAgrees tells whether everything dumped after a checkpoint agrees
-// within its floor, and how many checkpoints that are. Rotated or normalised
-// forms of the same tensor may keep its layout, so they neither speak for nor
-// against.
+// within its floor, and how many checkpoints that are. Queries and keys, which
+// have the same layout in every layer, neither speak for nor against.
 func (c *Context) downstreamAgrees(name string) (agree bool, checked int) {
-	layer, _ := SplitName(name)
-	for _, n := range c.descendants(name, 24) {
-		l, t := SplitName(n)
-		if l == layer && (t == "q_norm" || t == "k_norm" || t == "q_rope" || t == "k_rope") {
+	for _, n := range c.descendants(name, 32) {
+		switch _, t := SplitName(n); t {
+		case "q", "k", "q_norm", "k_norm", "q_rope", "k_rope":
 			continue
 		}
 		ref, port, ok := c.Pair(n)

@@ -24,9 +24,13 @@ type normFit struct {
 	Resid float64
 }
 
-// normRounds is the number of alternations between gain and token scales: the
-// product is of rank one and the first guess is near, so it settles in a few.
-const normRounds = 6
+// normRounds bounds the alternations between gain and token scales, which end
+// when no scale moves by more than normSettled: the product is of rank one and
+// the first guess is near.
+const (
+	normRounds  = 40
+	normSettled = 1e-10
+)
 
 // fitNorm reads one form of norm off x and y. ok is false where the tensors have
 // too few tokens for a gain per dim (minTokens) or do not fit each other.
@@ -46,7 +50,9 @@ func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
 	gain := make([]float64, x.Cols)
 	for range normRounds {
 		gainStep(u, y, scale, gain, width)
-		scaleStep(u, y, scale, gain, width)
+		if scaleStep(u, y, scale, gain, width) < normSettled {
+			break
+		}
 	}
 	n = normFit{Width: width, Centred: centred, Form: "inside"}
 	n.fitEps(scale, ms, blocks)
@@ -113,8 +119,9 @@ func gainStep(u, y *Tensor, scale, gain []float64, width int) {
 	}
 }
 
-// scaleStep solves for the token scales given the gain.
-func scaleStep(u, y *Tensor, scale, gain []float64, width int) {
+// scaleStep solves for the token scales given the gain, and returns the largest
+// relative change.
+func scaleStep(u, y *Tensor, scale, gain []float64, width int) (moved float64) {
 	blocks := u.Cols / width
 	for t := range u.Rows {
 		a, b := u.Row(t), y.Row(t)
@@ -125,11 +132,13 @@ func scaleStep(u, y *Tensor, scale, gain []float64, width int) {
 				num += e * b[d]
 				den += e * e
 			}
-			if den > 0 && scale[t*blocks+k] != 0 {
+			if old := scale[t*blocks+k]; den > 0 && old != 0 {
 				scale[t*blocks+k] = num / den
+				moved = max(moved, math.Abs(num/den/old-1))
 			}
 		}
 	}
+	return moved
 }
 
 // fitEps reads eps off the token scales c = k·√ms / s. Inside the root 1/c² is
@@ -213,6 +222,29 @@ func (n normFit) denominator(ms float64) float64 {
 		return 1
 	}
 	return math.Sqrt(max(0, ms+n.Eps))
+}
+
+// at takes a known eps, as a manifest states it, where the fit cannot tell it
+// from its own; the gain is read off again under it.
+func (n normFit) at(eps float64, x, y *Tensor) normFit {
+	if eps <= 0 || n.Form != "inside" || !(math.Abs(eps-n.Eps) <= 4*n.EpsErr) {
+		return n
+	}
+	m := n
+	m.Eps = eps
+	u, ms := normalised(x, n.Width, n.Centred)
+	law := make([]float64, len(ms))
+	for i, v := range ms {
+		if v > 0 {
+			law[i] = math.Sqrt(v) / m.denominator(v)
+		}
+	}
+	m.Gain = make([]float64, len(n.Gain))
+	gainStep(u, y, law, m.Gain, n.Width)
+	if m.Resid = distance(y, m.apply(x)).Token; !(m.Resid <= 1.5*n.Resid+0x1p-24) {
+		return n
+	}
+	return m
 }
 
 // apply repeats the norm on another input of the same width.

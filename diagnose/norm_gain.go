@@ -45,6 +45,9 @@ func normGain(p normPair) (compare.Finding, bool) {
 	if sameGain(r.Gain, q.Gain, tol) {
 		return compare.Finding{}, false
 	}
+	if len(testRanks(p.c)) > 0 {
+		return compare.Finding{}, false // the weight of one rank alone
+	}
 	if f, ok := swappedGain(p); ok {
 		return f, true
 	}

@@ -136,14 +136,16 @@ func (c *Context) readNorm(s Side, name string) (n normFit, x operand, ok bool) 
 		return n, x, false
 	}
 	bound := exactFloors * c.Move(name).ruleFloor(y)
+	known := firstOf(c.Facts(s).RMSEps, c.Facts(Ref).RMSEps)
+	in, y := sampled(x.Tensor, y)
 	best := normFit{Resid: 2}
 	// A norm with an eps far beyond the mean square is no norm, and fits as well.
-	if f, fitted := fitGainOnly(x.Tensor, y); fitted {
+	if f, fitted := fitGainOnly(in, y); fitted {
 		best = f
 	}
 	for _, centred := range []bool{false, true} {
 		for _, w := range c.normWidths(name, y.Cols) {
-			f, fitted := fitNorm(x.Tensor, y, w, centred)
+			f, fitted := fitNorm(in, y, w, centred)
 			if !fitted {
 				return n, x, false
 			}
@@ -151,15 +153,28 @@ func (c *Context) readNorm(s Side, name string) (n normFit, x operand, ok bool) 
 			if best.Form == "none" {
 				enough /= 2
 			}
-			if !(f.Resid < enough) || f.Eps > 100*greatestMS(x.Tensor, w) {
+			if !(f.Resid < enough) || f.Eps > 100*greatestMS(in, w) {
 				continue
 			}
 			if best = f; f.Resid <= bound {
-				return f, x, true
+				return f.at(known, in, y), x, true
 			}
 		}
 	}
 	return best, x, best.Resid <= bound
+}
+
+// maxFitRows bounds the tokens that a norm is read from: a gain needs a handful,
+// an eps some hundred.
+const maxFitRows = 512
+
+// sampled takes evenly spaced tokens of a pair where it has very many.
+func sampled(x, y *Tensor) (*Tensor, *Tensor) {
+	if x.Rows <= maxFitRows {
+		return x, y
+	}
+	rows := permOf(maxFitRows, func(i int) int { return i * x.Rows / maxFitRows })
+	return x.takeRows(rows), y.takeRows(rows)
 }
 
 // fitGainOnly reads y = gain ⊙ x: no norm at all.

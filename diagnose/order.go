@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/layerparity/parity/compare"
@@ -229,8 +230,7 @@ func dimOrder(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	f.Values["block"], f.Values["moved"] = block, len(movedItems(found.perm))
 	f.Claim = fmt.Sprintf("the port's dims at %s are the reference's, %s: %s", c.At, found.name, found.meaning)
 	f.For = append(f.For, fmt.Sprintf("every dim has its partner: after putting them back rel_l2 is %s (before %s); the map has %s", g2(t.after.Whole), g2(t.before.Whole), plural(runCount(found.perm), "run")))
-	back, b := compressed(inverse(found.perm))
-	f.Try = c.tryLine("permute(%s, block=%d)", listArg(back), b)
+	f.Try = c.tryLine("%s", permuteCall(inverse(found.perm), c.headWidths(ref.Cols)))
 	f.Verify = "compare the order in which the weight's rows are stored with the order in which the code splits them (fused projections, shards joined in rank order, halves, pairs)"
 	f.Fix = "reorder when loading, or split as the weights are stored"
 	if c.isShardOrder(found.perm, block) {
@@ -241,6 +241,24 @@ func dimOrder(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	}
 	c.benignLayout(&f)
 	return f, true
+}
+
+// permuteCall writes a permutation of dims as a transform, by name where the
+// transform knows the order.
+func permuteCall(p, widths []int) string {
+	for _, w := range append(widths, len(p)) {
+		for _, word := range orderWords {
+			if w < 2 || w%2 != 0 || len(p)%w != 0 {
+				continue
+			}
+			in := namedOrder(word, w)
+			if slices.Equal(p, permOf(len(p), func(i int) int { return i/w*w + in[i%w] })) {
+				return fmt.Sprintf("permute(%s, block=%d)", word, w)
+			}
+		}
+	}
+	order, block := compressed(p)
+	return fmt.Sprintf("permute(%s, block=%d)", listArg(order), block)
 }
 
 // benignLayout relabels an order that what reads it takes back.

@@ -184,7 +184,9 @@ func exchangedInputs(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	if !ok || x.Rows < 2*minTokens || x.Cols < 16 || distance(ref, port).Token < 0.2 {
 		return compare.Finding{}, false
 	}
-	cross := gram(port, ref)
+	x, _ = sampled(x, x)
+	r, p := sampled(ref, port)
+	cross := gram(p, r)
 	plain := likeness(cross, gram(x, x))
 	best, second, found := 0.0, 0.0, namedPerm{}
 	for _, k := range inputOrders(x.Cols) {

@@ -15,9 +15,16 @@ import (
 // over hundreds of outputs speaks.
 func groupScales(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	x, in, ok := c.linearInput()
-	if !ok || x.Rows < 4*minTokens || distance(ref, port).Token > 1 {
+	whole := distance(ref, port)
+	if !ok || x.Rows < 4*minTokens || whole.Token > 1 {
 		return compare.Finding{}, false
 	}
+	x, _ = sampled(x, x)
+	ref, port = sampled(ref, port)
+	stride := outputStride(ref.Cols)
+	outs := permOf(ref.Cols/stride, func(i int) int { return i * stride })
+	square := ref.Cols == x.Cols
+	ref, port = ref.takeCols(outs), port.takeCols(outs)
 	w := leastWeight(x, ref)
 	if w == nil {
 		return compare.Finding{}, false
@@ -37,8 +44,8 @@ func groupScales(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 		if z := antisymmetry(ratio, func(o, k int) (int, int) { return o, g - 1 - k }); z > best.z {
 			best = layout{"the scales of each row are read in reverse order of the groups", "read the scales in the order of the groups", z, group}
 		}
-		if ref.Cols == x.Cols {
-			rows := blockMean(ratio, group)
+		if square && group >= stride {
+			rows := blockMean(ratio, group/stride)
 			if z := antisymmetry(rows, func(o, k int) (int, int) { return k, o }); z > best.z {
 				best = layout{"the scales of square blocks are transposed", "transpose the scales with the weight, or neither", z, group}
 			}
@@ -47,8 +54,7 @@ func groupScales(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	if best.z < 8 {
 		return compare.Finding{}, false
 	}
-	e := distance(ref, port)
-	f := c.signature("quant.scale_layout", trial{before: e, after: e, floor: c.localFloor(c.At), values: len(ref.Data)})
+	f := c.signature("quant.scale_layout", trial{before: whole, after: whole, floor: c.localFloor(c.At), values: len(ref.Data)})
 	sides(&f, "each block's own scale", best.name)
 	f.Values["group"], f.Values["z"] = best.group, compare.Num(best.z)
 	f.Claim = fmt.Sprintf("blocks of %d inputs of the port's %s carry factors that undo each other pairwise: %s", best.group, c.At, best.name)
@@ -57,6 +63,16 @@ func groupScales(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 	f.Verify = "divide the dequantised weights of both sides block by block and compare with the stored scales"
 	f.Fix = best.fix
 	return f, true
+}
+
+// outputStride thins the outputs to a few hundred, by a power of two so that
+// blocks stay blocks.
+func outputStride(cols int) int {
+	s := 1
+	for cols/s > 512 {
+		s *= 2
+	}
+	return s
 }
 
 // leastWeight is the weight [in, out] of least size with x·W = y.

@@ -7,7 +7,7 @@ import (
 )
 
 // algebraicTransforms are the what-ifs of the algebraic hypotheses.
-var algebraicTransforms = slices.Concat(linearTransforms, axisTransforms, matrixTransforms, moeTransforms, quantTransforms)
+var algebraicTransforms = slices.Concat(linearTransforms, matrixTransforms, moeTransforms, quantTransforms)
 
 // linearTransforms scale, shift and normalise.
 var linearTransforms = []TransformSpec{
