@@ -10,9 +10,8 @@ const Lanes = 8
 type lanes struct {
 	dot, a2, b2, d2, s1, max [Lanes]float64
 
-	// at is, for each lane of max, the stretch in which it was first reached; seen
-	// is what max was at the end of the stretch before.
-	seen, at [Lanes]float64
+	_  [Lanes]float64 // what max was after the stretch before; the assembly's own
+	at [Lanes]float64 // for each lane of max, the stretch in which it was first reached
 }
 
 // stretch is how many elements of a row lie between two looks at whether the
