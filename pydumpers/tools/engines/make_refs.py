@@ -10,6 +10,7 @@ makes new references; exports depend on this script alone.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -112,9 +113,16 @@ def main() -> None:
     scripts = [Path(__file__), HERE / "make_models.py"]
     dumper = [*(PACKAGE / "parity_dump").glob("torch*.py"), *(PACKAGE / "parity_dump" / f"{n}.py" for n in CORE)]
     refs, exports = root / f"refs-{digest(*scripts, *dumper)}", root / f"onnx-{digest(*scripts)}"
-    if (refs / "paths.json").exists():
-        print(refs)
-        return
+    root.mkdir(parents=True, exist_ok=True)
+    with open(root / "refs.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of two callers one makes them, the other waits
+        if not (refs / "paths.json").exists():
+            make(refs, exports)
+    print(refs)
+
+
+def make(refs: Path, exports: Path) -> None:
+    """Make the models, the references and the exports; ``paths.json`` is written last."""
     folder = Path(subprocess.run(
         [sys.executable, str(HERE / "make_models.py")], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip())  # fmt: skip
@@ -138,7 +146,6 @@ def main() -> None:
     (refs / "texts.json").write_text(json.dumps(texts))
     paths = {"smollm2": folder, "minilm": minilm, "onnx": exports}
     (refs / "paths.json").write_text(json.dumps({k: str(v) for k, v in paths.items()}))
-    print(refs)
 
 
 if __name__ == "__main__":
