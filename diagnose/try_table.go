@@ -47,7 +47,7 @@ func (s TransformSpec) Usage() string {
 // family and nothing else.
 var transformTable = slices.Concat(
 	sourceTransforms, arithmeticTransforms, orderTransforms, normTransforms,
-	activationTransforms, ropeTransforms, attentionTransforms, algebraicTransforms,
+	activationTransforms, ropeTransforms, attentionTransforms, algebraicTransforms, axisTransforms,
 )
 
 // Transforms returns the table for help texts and documentation.
