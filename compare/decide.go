@@ -104,7 +104,7 @@ func (c *Comparison) unreadable(parts []*part) string {
 // nothing explains why nothing was compared.
 func (c *Comparison) nothing(parts []*part) string {
 	if len(parts) == 0 {
-		return "nothing to compare: no step and rank is in both dumps"
+		return "nothing to compare: no step and rank is in both dumps; --step and --rank choose one where the other side has no such folders"
 	}
 	if c.Coverage.Paired == 0 {
 		return "nothing to compare: no checkpoint is in both dumps; see the unpaired names, --map renames them"

@@ -30,9 +30,10 @@ func (p *part) settle() {
 		agree, all := 0, true
 		for _, c := range consumers[pr] {
 			switch {
-			case c.aside != "" || c.state.benign:
-				// says nothing by itself
-				agree++
+			case c.aside != "":
+				// says nothing
+			case c.state.benign:
+				agree++ // what is computed from it agrees
 			case c.state.bad || c.rel == nil || 2*len(c.judged()) < len(c.rel):
 				// one whose tokens were mostly set aside contradicts nothing
 				all = false

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/layerparity/parity/dump"
+	"github.com/layerparity/parity/npy"
 )
 
 // guardIncomplete looks for a run that was interrupted.
@@ -146,7 +147,7 @@ func guardIntegers(p *part) []Guard {
 			continue
 		}
 		for _, v := range []*View{pr.Ref, pr.Port} {
-			if v.DType.IsInt() && v.DType.Size() != 2 && pr.Tap != "expert_ids" && pr.Kind != dump.KindOther {
+			if v.DType.IsInt() && v.DType.Size() != 2 && pr.Tap != "expert_ids" && pr.Kind != dump.KindOther && !pr.quantised() {
 				g := one(Fail, "hook the module's output, not its first argument: vLLM-style layers take positions first",
 					"%s holds %s where floats belong", v.Record.File, v.DType)
 				g[0].Checkpoint = pr.Name
@@ -155,6 +156,13 @@ func guardIntegers(p *part) []Guard {
 		}
 	}
 	return nil // the final stage reports the pass
+}
+
+// quantised tells whether both sides hold 8-bit integers: a hidden state that was
+// quantised on purpose, and is compared for equality.
+func (p *Pair) quantised() bool {
+	eight := func(v *View) bool { return v.DType == npy.Int8 || v.DType == npy.Uint8 }
+	return eight(p.Ref) && eight(p.Port)
 }
 
 // summary joins a few names for evidence.

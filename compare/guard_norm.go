@@ -95,6 +95,9 @@ func (p *part) repairFinalNorm(last *Pair, side string, norm *View, e float64, r
 		} else {
 			last.Port, last.Out.Port = newView(r), stored(r)
 		}
+		if p.lookup("post_final_norm") == nil {
+			p.explained[r] = "compared with the other side's " + last.Name
+		}
 		last.Geo, _ = alignTail(last.Ref, last.Port)
 		if last.Geo.Rows == 0 {
 			last.aside = "taken after the final norm on one side"

@@ -55,7 +55,7 @@ func (p *part) judge() {
 		pr.state = state{e: math.NaN(), worst: math.NaN(), gain: math.NaN(), tailGain: math.NaN()}
 		pr.inputs = nil
 		for _, name := range p.lineage.inputs(pr.Place) {
-			if in := p.lookup(name); in != nil && in != pr && in.comparable() && in.aside == "" {
+			if in := p.lookup(name); in != pr {
 				pr.inputs = append(pr.inputs, in)
 			}
 		}

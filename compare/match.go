@@ -168,7 +168,9 @@ func (p *part) lookup(name string) *Pair { return p.byName[name] }
 // index rebuilds what is looked up by name.
 func (p *part) index() {
 	p.byName = make(map[string]*Pair, len(p.Pairs))
-	p.lineage = lineage{has: func(n string) bool { return p.byName[n] != nil }, stated: map[string][]string{}}
+	// What cannot be judged stands in nobody's way: its own inputs count then.
+	judged := func(n string) bool { in := p.byName[n]; return in != nil && in.comparable() && in.aside == "" }
+	p.lineage = lineage{has: judged, stated: map[string][]string{}}
 	for _, pr := range p.Pairs {
 		p.byName[pr.Name] = pr
 		if pr.Kind == dump.KindLayer {

@@ -124,63 +124,6 @@ func Layers(seed uint64, n, tokens, dims int) Dump {
 	return d
 }
 
-// Model makes a dump with all required checkpoints: ids, an embedding, n layers,
-// a final norm (each row over its root mean square, times a gain per dim) and
-// the logits of a small vocabulary.
-func Model(seed uint64, n, tokens, dims int) Dump {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	d := Layers(seed, n, tokens, dims)
-	first := d["layer_00"]
-	embed := first.Clone()
-	inc := Rand(rng, tokens, dims)
-	for i := range embed.Data {
-		embed.Data[i] = float64(float32(embed.Data[i] - inc.Data[i]))
-	}
-	d["post_embed"] = embed
-	ids := make([]int, tokens)
-	for i := range ids {
-		ids[i] = 100 + int(rng.Uint32()%1000)
-	}
-	d["prompt_tokens"] = Ints(ids...)
-	gain := Rand(rng, dims)
-	head := Rand(rng, dims, 3*dims)
-	d.Finish(gain, head)
-	return d
-}
-
-// Finish computes post_final_norm and logits from the last layer: a norm with
-// the gain, and a product with the head [D, V].
-func (d Dump) Finish(gain, head *Array) {
-	last := ""
-	for _, n := range slices.Sorted(maps.Keys(d)) {
-		if len(n) == len("layer_00") && n[:6] == "layer_" {
-			last = n
-		}
-	}
-	x := d[last]
-	norm := x.Clone()
-	vocab := head.Shape[1]
-	logits := &Array{Shape: []int{x.Shape[0], vocab}, Data: make([]float64, x.Shape[0]*vocab), DType: npy.Float32}
-	for t := range x.Shape[0] {
-		row := norm.Row(t)
-		sq := 0.0
-		for _, v := range row {
-			sq += v * v
-		}
-		scale := 1 / math.Sqrt(sq/float64(len(row)))
-		for i := range row {
-			row[i] = float64(float32(row[i] * scale * gain.Data[i]))
-		}
-		out := logits.Row(t)
-		for i, v := range row {
-			for j := range out {
-				out[j] += v * head.Data[i*vocab+j]
-			}
-		}
-	}
-	d["post_final_norm"], d["logits"] = norm, logits
-}
-
 // Noise adds a relative error to every element of the float arrays: e is the
 // standard deviation over the element's own row.
 func (d Dump) Noise(seed uint64, e float64) Dump {
