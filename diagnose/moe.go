@@ -45,12 +45,26 @@ func (c *Context) routing(s Side) (r routing, ok bool) {
 	if !ok {
 		return r, false
 	}
-	r.ids, ok = c.Tensor(s, c.TapName("expert_ids"))
-	if !ok || r.ids.Rows != r.logits.Rows {
+	ids, ok := c.Tensor(s, c.TapName("expert_ids"))
+	if !ok {
+		return r, false
+	}
+	if r.ids, ok = ids.perToken(r.logits.Rows); !ok {
 		return r, false
 	}
 	r.weights, _ = c.Tensor(s, c.TapName("expert_weights"))
 	return r, true
+}
+
+// perToken sees a tensor of integers as [rows, k], whatever its rows were taken
+// for.
+func (t *Tensor) perToken(rows int) (*Tensor, bool) {
+	if rows == 0 || len(t.Data)%rows != 0 {
+		return nil, false
+	}
+	d := *t
+	d.Rows, d.Cols = rows, len(t.Data)/rows
+	return &d, true
 }
 
 // flips lists the tokens whose experts differ as sets, and among them those

@@ -27,6 +27,10 @@ var moeTransforms = []TransformSpec{
 			if r.Bias != nil && len(r.Bias) != v.Cols {
 				return nil, fmt.Errorf("bias has %d numbers for %d experts", len(r.Bias), v.Cols)
 			}
+			ids, ok := ids.perToken(v.Rows)
+			if !ok {
+				return nil, fmt.Errorf("%s does not hold the same number of experts for each of %d tokens", a.word("ids", ""), v.Rows)
+			}
 			w, ok := r.apply(&v.Tensor, ids)
 			if !ok {
 				return nil, fmt.Errorf("%s with shape %v does not choose among %d experts of %d tokens", ids.Name, ids.Shape, v.Cols, v.Rows)
@@ -73,6 +77,10 @@ var moeTransforms = []TransformSpec{
 			ids, _, err := e.tensor(a.word("ids", ""))
 			if err != nil {
 				return nil, err
+			}
+			ids, ok := ids.perToken(l.Rows)
+			if !ok {
+				return nil, fmt.Errorf("%s does not hold the same number of experts for each of %d tokens", a.word("ids", ""), l.Rows)
 			}
 			w, ok := moeRule{Score: a.word("score", "softmax"), Scale: 1}.apply(l, ids)
 			if !ok || w.Rows != v.Rows {
