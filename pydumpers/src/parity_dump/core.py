@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import re
 import threading
-import time
 import warnings as _warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from . import manifest as manifest_text
 from . import npyfile
-from .arrays import adapter_for, register_array_type, to_numpy
+from .arrays import register_array_type, to_numpy
 from .checks import doubts
 from .dtypes import file_form, normalize
-from .errors import DiskFullError, DumpError, DumpExistsError, DumpTooLargeError, DumpWarning
+from .errors import DumpError, DumpTooLargeError, DumpWarning
+from .folder import prepare
 from .names import default_axes, file_name, split_layer
 from .ranks import RankInfo, check_shard, rank_dir, step_dir
 from .selection import Selection
+from .taps import active, pop_sink, push_sink, recording, tap
 from .version import VERSION
 
-__all__ = ["DumpWriter", "RankInfo", "rank_dir", "recording", "register_array_type", "step_dir", "tap", "to_numpy"]
+__all__ = [
+    "DumpWriter",
+    "RankInfo",
+    "active",
+    "pop_sink",
+    "push_sink",
+    "rank_dir",
+    "recording",
+    "register_array_type",
+    "step_dir",
+    "tap",
+    "to_numpy",
+]
 
 SCHEMA = "parity.dump/1"
 MODES = ("prefill", "teacher_forced", "incremental", "serve")
 Storage = Literal["native", "float32"]
 Repeat = Literal["first", "last", "error"]
 
-_NESTED = re.compile(r"^(step|rank)_\d+$")
-T = TypeVar("T")
+_prepare = prepare  # adapters that write many steps clear the folder once, before the first writer
 
 
 class DumpWriter:
@@ -122,7 +132,7 @@ class DumpWriter:
         self._lock = threading.RLock()
         self._closed = False
         self._selected_rows: list[int] | None = None
-        _prepare(Path(out), self.path, overwrite)
+        prepare(Path(out), self.path, overwrite)
 
     # ---- adding ----------------------------------------------------------------------------------------------------
 
@@ -193,7 +203,7 @@ class DumpWriter:
             if split_layer(name)[1] is None:  # residual checkpoints: compared with each other when the dump ends
                 self._crc[name] = zlib.crc32(np.ascontiguousarray(values).tobytes())
             calls = entry["calls"] if entry else 1
-            self._entries[name] = _entry(
+            self._entries[name] = manifest_text.entry(
                 name, fname, 0, logical, calls, list(data.shape), source, axes, columns, shard, inputs
             )
             if before is not None and before in self._entries and entry is None:
@@ -286,15 +296,14 @@ class DumpWriter:
                 self._say(doubt)
             if empty:
                 raise DumpError(
-                    f"closing {self.path}: no tensor was added; did the hooks fire (torch.compile and CUDA graphs bypass "
-                    "them)?"
+                    f"closing {self.path}: no tensor was added; did the hooks fire (torch.compile and CUDA graphs bypass them)?"
                 )
 
     def _write_manifest(self, complete: bool, error: BaseException | None) -> None:
         manifest: dict[str, Any] = {
             "schema": SCHEMA,
             "complete": complete,
-            "created": _now(),
+            "created": manifest_text.now(),
             "dumper": {"name": self._dumper, "version": VERSION},
         }
         if self.framework:
@@ -316,8 +325,12 @@ class DumpWriter:
         if self.warnings:
             manifest["warnings"] = self.warnings
         manifest["tensors"] = [{**e, "order": i} for i, e in enumerate(self._entries.values())]
-        text = _layout(_plain(manifest))
-        npyfile.write_atomically(self.path / "dump.json", lambda f: _discard(f.write(text.encode())), sync=True)
+        text = manifest_text.layout(manifest).encode()
+
+        def body(f: BinaryIO) -> None:
+            f.write(text)
+
+        npyfile.write_atomically(self.path / "dump.json", body, sync=True)
 
     def __enter__(self) -> DumpWriter:
         push_sink(self)
@@ -333,179 +346,3 @@ class DumpWriter:
         except DumpError as e:
             # The first error is the one to tell; a folder without a manifest already says "incomplete".
             _warnings.warn(f"{e}", DumpWarning, stacklevel=2)
-
-
-# ---- taps placed by hand -------------------------------------------------------------------------------------------
-
-_active: list[Any] = []
-
-
-class recording:
-    """Keep what :func:`tap` sees in memory, for tests and notebooks: ``with recording() as seen: ...; seen["layer_00"]``.
-
-    ``seen`` maps each name to ``(array, logical dtype)``; a name that comes again keeps its first value.
-    """
-
-    def __init__(self) -> None:
-        self.seen: dict[str, tuple[npt.NDArray[Any], str]] = {}
-
-    def add(self, name: str, array: Any, *, dtype: str | None = None, **_: Any) -> None:
-        """Take one array, as :meth:`DumpWriter.add` does."""
-        values, logical = (array, dtype or array.dtype.name) if isinstance(array, np.ndarray) else to_numpy(array)
-        self.seen.setdefault(name, (np.array(values, copy=True), dtype or logical))
-
-    def __enter__(self) -> dict[str, tuple[npt.NDArray[Any], str]]:
-        push_sink(self)
-        return self.seen
-
-    def __exit__(self, *_: object) -> None:
-        pop_sink(self)
-
-
-def push_sink(sink: Any) -> None:
-    """Make ``sink`` what :func:`tap` writes to, until :func:`pop_sink`; it has ``add`` as a writer does, or ``offer``."""
-    _active.append(sink)
-
-
-def pop_sink(sink: Any) -> None:
-    """Undo :func:`push_sink`; does nothing for a sink that is not there."""
-    if sink in _active:
-        _active.remove(sink)
-
-
-def active() -> Any:
-    """Return the innermost open writer or recording, or None."""
-    return _active[-1] if _active else None
-
-
-def tap(name: str, x: T) -> T:
-    """Dump ``x`` as ``name`` and return it unchanged: an identity function to place by hand in any framework.
-
-    Works inside ``with DumpWriter(...)`` or ``with recording()``; anywhere else it does nothing, at the price of one list
-    look-up, so it may stay in the code. Under a tracer (``jax.jit``, a MAX graph) the framework's adapter places the tap in
-    the graph instead.
-    """
-    sink = active()
-    if sink is None:
-        return x
-    traced = getattr(adapter_for(x), "traced_tap", None)
-    if traced is not None:
-        replaced = traced(name, x)
-        if replaced is not NotImplemented:
-            return replaced  # type: ignore[no-any-return]
-    offer = getattr(sink, "offer", None)  # a dumper that knows more: which batch row, which padding
-    if offer is not None:
-        offer(name, x)
-        return x
-    array, dtype = to_numpy(x)
-    sink.add(name, array, dtype=dtype)
-    return x
-
-
-# ---- helpers -------------------------------------------------------------------------------------------------------
-
-
-def _entry(
-    name: str,
-    file: str,
-    order: int,
-    dtype: str,
-    calls: int,
-    shape: list[int],
-    source: str | None,
-    axes: Sequence[str] | None,
-    columns: str | None,
-    shard: Mapping[str, Any] | None,
-    inputs: Sequence[str] | None,
-) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name, "file": file, "order": order}
-    if source is not None:
-        entry["source"] = source
-    if axes is not None:
-        entry["axes"] = list(axes)
-    entry.update(dtype=dtype, calls=calls, shape=shape)
-    if columns is not None:
-        entry["columns"] = columns
-    if shard is not None:
-        entry["shard"] = dict(shard)
-    if inputs is not None:
-        entry["inputs"] = list(inputs)
-    return entry
-
-
-def _prepare(root: Path, path: Path, overwrite: bool) -> None:
-    """Make ``path``; refuse, or with ``overwrite`` clear, what an older dump left there or nested below it."""
-    below = [d for d in path.rglob("*") if d.is_dir() and all(_NESTED.match(part) for part in d.relative_to(path).parts)]
-    folders = [path, *below] if path.is_dir() else []
-    above = {p for p in (path.parent, path.parent.parent) if root in (p, *p.parents) and p != path and p.is_dir()}
-    old = [f for d in folders for f in sorted(d.iterdir()) if _is_dump_file(f)]
-    clash = [f for d in above for f in sorted(d.iterdir()) if _is_dump_file(f)]
-    if (old or clash) and not overwrite:
-        first = (old or clash)[0]
-        raise DumpExistsError(
-            f"opening dump {path}: {first} is there already: choose another folder, or pass overwrite=True"
-        )
-    # Manifests first: a clearing that is interrupted must not look like a whole dump.
-    for f in sorted(old + clash, key=lambda f: f.suffix != ".json"):
-        f.unlink()
-    for d in sorted(folders, key=lambda d: len(d.parts), reverse=True):
-        if d != path and not any(d.iterdir()):
-            d.rmdir()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise DumpError(f"making folder {path}: {e.strerror or e}") from e
-
-
-def _is_dump_file(f: Path) -> bool:
-    return f.is_file() and (f.name == "dump.json" or f.suffix == ".npy")
-
-
-def _now() -> str:
-    """Return the time in UTC as RFC 3339; ``SOURCE_DATE_EPOCH`` overrides it, for reproducible dumps."""
-    t = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(t))
-
-
-def _plain(v: Any) -> Any:
-    """Return ``v`` as JSON can hold it: numpy scalars as numbers, non-finite ones as strings, the rest as text."""
-    if v is None or isinstance(v, (bool, str)):
-        return v
-    if isinstance(v, (int, np.integer)):
-        return int(v)
-    if isinstance(v, (float, np.floating)):
-        f = float(v)
-        if math.isfinite(f):
-            return int(f) if f.is_integer() and abs(f) < 2**53 else f
-        return "NaN" if math.isnan(f) else ("Infinity" if f > 0 else "-Infinity")
-    if isinstance(v, np.bool_):
-        return bool(v)
-    if isinstance(v, Mapping):
-        return {str(k): _plain(x) for k, x in v.items()}
-    if isinstance(v, (list, tuple, set, frozenset, np.ndarray)):
-        return [_plain(x) for x in v]
-    return str(v)
-
-
-def _layout(manifest: Mapping[str, Any]) -> str:
-    """Return the manifest as text with one line for each key, and one for each tensor: people read and diff it."""
-
-    def dumps(v: Any) -> str:
-        return json.dumps(v, ensure_ascii=False, allow_nan=False)
-
-    lines = []
-    for key, value in manifest.items():
-        if key == "tensors" and value:
-            value = "[\n" + ",\n".join("    " + dumps(t) for t in value) + "\n  ]"
-        else:
-            value = dumps(value)
-        lines.append(f"  {dumps(key)}: {value}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _discard(_: object) -> None:
-    return None
-
-
-# Re-exported for adapters that catch them from here.
-ERRORS = (DumpError, DumpExistsError, DumpTooLargeError, DiskFullError)

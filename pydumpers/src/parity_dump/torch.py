@@ -17,18 +17,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from .core import DumpWriter, Repeat, Storage, pop_sink, push_sink
-from .dtypes import RAW_FLOATS, normalize
 from .errors import DumpError, DumpWarning
 from .estimate import check_room, estimate_bytes
 from .names import default_axes, layer_name, split_layer
 from .ranks import RankInfo
 from .selection import Selection
-from .torch_facts import active_dropout, framework_facts, model_facts, refuse_capture, refuse_unhookable
+from .torch_arrays import to_numpy
+from .torch_facts import active_dropout, framework_facts, refuse_capture, refuse_unhookable
+from .torch_facts import model_facts as facts_of
+from .torch_io import cached, doubt_mask, extent, ids_of, results
 from .torch_ranks import detect, local, rng_fingerprint, shard_from_plan
 from .torch_rope import RopeWrapper
 from .torch_rows import Rows
@@ -36,28 +36,6 @@ from .torch_structure import find_blocks, map_block, norms_outside
 from .torch_taps import BlockTaps, Frame, arguments, first_tensor, hidden_in
 
 __all__ = ["Dumper", "to_numpy"]
-
-
-def to_numpy(x: Any) -> tuple[npt.NDArray[Any], str]:
-    """Return a private copy of a tensor's values on the CPU, and its logical dtype.
-
-    bfloat16 comes as uint16 and 8-bit floats as uint8, bit for bit. Quantised and sparse tensors are made dense floats; of
-    a DTensor the local part is taken. Raises :class:`DumpError` for a tensor without values (meta, fake, being traced).
-    """
-    t, _ = local(x.detach())
-    if t.device.type == "meta" or type(t).__name__ in ("FakeTensor", "FunctionalTensor"):
-        raise DumpError(f"reading a {type(t).__name__} on device {t.device}: it has a shape but no values")
-    if t.is_quantized:
-        t = t.dequantize()
-    if t.layout != torch.strided:
-        t = t.to_dense()
-    dtype = str(t.dtype).removeprefix("torch.")
-    cpu = t.to("cpu", copy=True).resolve_conj().resolve_neg().contiguous()
-    if dtype == "bfloat16":
-        return cpu.view(torch.int16).numpy().view(np.uint16), dtype
-    if dtype in RAW_FLOATS:
-        return cpu.view(torch.uint8).numpy(), dtype
-    return normalize(cpu.numpy(), None)
 
 
 class Dumper:
@@ -127,7 +105,7 @@ class Dumper:
         if logits not in ("last", "all"):
             raise DumpError(f"opening dump {os.fspath(out)}: logits {logits!r} is not last or all")
         self.model, self.out = model, Path(out)
-        self.facts = _facts(model, model_facts)
+        self.facts = facts_of(model, model_facts)
         self.rows = Rows(1, 0)
         self.paths: list[Path] = []
         self._mode, self._step, self._steps, self._row, self._strip = mode, step, steps, row, strip_padding
@@ -187,7 +165,7 @@ class Dumper:
         attentions = []
         for i, block in enumerate(stack.modules):
             parts = map_block(block, self._taps) if self._sub_taps else None
-            taps = BlockTaps(self, block, parts, f"{stack.path}.{i}", self._frame_of(i)) if parts else None
+            taps = BlockTaps(self, block, parts, f"{stack.path}.{i}", self._frame) if parts else None
             if taps and parts:
                 self._block_taps.append(taps)
                 attentions.append(parts.attention if parts.attention is not None else block)
@@ -241,13 +219,13 @@ class Dumper:
         if limit is not None and self._forwards > limit:
             self._too_many(limit)
             return
-        ids, mask = _ids(given), given.get("attention_mask")
-        batch, tokens = _extent(ids, hidden)
+        ids, mask = ids_of(given), given.get("attention_mask")
+        batch, tokens = extent(ids, hidden)
         if not 0 <= self._row < batch:
             raise DumpError(f"dumping row {self._row} of a batch of {batch}: row counts from 0")
         mask = mask if isinstance(mask, torch.Tensor) else None
         self.rows = Rows.from_mask(batch, tokens, self._row, mask, self._strip)
-        past = _cached(given)
+        past = cached(given)
         self._open(tokens, past)
         self._has.clear()
         self._frames.clear()
@@ -291,7 +269,9 @@ class Dumper:
             self._emit_positions(positions, "position_ids")
         if mask is not None and mask.ndim == 2 and mask.shape[0] == rows.batch:
             self.emit("attention_mask", mask[self._row], source="attention_mask")
-            self._doubt_mask(mask[self._row], past)
+            doubt = doubt_mask(mask[self._row], rows, past)
+            if doubt:
+                self.warn(doubt)
         elif mask is not None and mask.ndim == 4:
             self.emit("attention_mask", mask[min(self._row, mask.shape[0] - 1), 0], source="attention_mask")
         elif mask is None and ids is not None:
@@ -306,19 +286,6 @@ class Dumper:
         if isinstance(pixels, torch.Tensor):
             self.emit("pixel_values", pixels, source="pixel_values")
 
-    def _doubt_mask(self, mask: Any, past: int) -> None:
-        tokens, hidden = self.rows.tokens, int((mask == 0).sum())
-        if mask.shape[0] != tokens + past:
-            self.warn(
-                f"attention_mask covers {mask.shape[0]} positions, but there are {past} cached and {tokens} new ones: "
-                "extend it with the prefix"
-            )
-        elif hidden and self.rows.batch == 1:
-            self.warn(
-                f"attention_mask hides {hidden} of {mask.shape[0]} positions of the only sequence: padding, or a mask that was "
-                "not extended with the decoded prefix?"
-            )
-
     def _model_in(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._inside = True
         self._begin(arguments(module, args, kwargs))
@@ -328,38 +295,16 @@ class Dumper:
         writer = self._writer
         if writer is None:
             return
-        self._outputs(output)
+        for name, tensor, source in results(output, self.rows, self.facts.get("vocab_size"), self._logits):
+            self.emit(name, tensor, source=source)
         self._writer = None
         writer.close()
 
-    def _outputs(self, output: Any) -> None:
-        logits = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
-        vocab = self.facts.get("vocab_size")
-        if logits is None and isinstance(output, (tuple, list)):
-            found = (t for t in output if isinstance(t, torch.Tensor) and t.ndim == 3 and t.shape[-1] == vocab)
-            logits = next(found, None)
-        if not isinstance(logits, torch.Tensor):
-            pooled = getattr(output, "pooler_output", None)
-            if isinstance(pooled, torch.Tensor) and pooled.ndim == 2:
-                self.emit("pooler_output", pooled[min(self._row, pooled.shape[0] - 1)], source="pooler_output")
-            return
-        if logits.ndim != 3:
-            self.emit("class_logits", logits[min(self._row, logits.shape[0] - 1)], source="logits")
-            return
-        rows = self.rows.of(logits)
-        if self._logits == "all":
-            self.emit("logits", rows, source="logits")
-        self.emit("last_logits", rows[-1], source="logits")
-
     # ---- blocks ----------------------------------------------------------------------------------------------------
 
-    def _frame_of(self, i: int) -> Any:
-        """Return a function that gives the running call of block ``i``: calls nest, and other blocks' hooks share it."""
-
-        def frame() -> Frame | None:
-            return self._frames[-1] if self._writer is not None and self._frames else None
-
-        return frame
+    def _frame(self) -> Frame | None:
+        """Return the innermost running call of a block while a dump is open."""
+        return self._frames[-1] if self._writer is not None and self._frames else None
 
     def _block_in(self, i: int) -> Any:
         def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -469,8 +414,7 @@ class Dumper:
             kind, dim, index, count = split
             out: dict[str, Any] = {"index": index, "count": count, "kind": kind}
             if kind == "concat" and dim is not None:
-                # The batch dimension is gone; a negative index counts from the end on both.
-                out["axis"] = axes[dim - 1] if axes and 0 < dim <= len(axes) else "hidden"
+                out["axis"] = axes[dim] if axes and dim < len(axes) else "hidden"
             return out
         tp = self._writer.rank.tp if self._writer and self._writer.rank else None
         if tp is None or split_layer(name)[1] is None:
@@ -498,37 +442,3 @@ class Dumper:
                 self.emit(name, self.rows.of(x), source="tap")
             else:
                 self._writer.add(name, x, source="tap")
-
-
-def _facts(model: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    return model_facts(model, given)
-
-
-def _extent(ids: Any, hidden: Any) -> tuple[int, int]:
-    """Return (sequences, positions) of a forward, from its ids or its first hidden state; positions 0 if neither says."""
-    if ids is not None:
-        return (1, int(ids.shape[0])) if ids.ndim == 1 else (int(ids.shape[0]), int(ids.shape[1]))
-    if hidden is None:
-        return 1, 0
-    return (int(hidden.shape[0]), int(hidden.shape[1])) if hidden.ndim > 2 else (1, int(hidden.shape[0]))
-
-
-def _ids(given: Mapping[str, Any]) -> Any:
-    for key in ("decoder_input_ids", "input_ids", "tokens", "idx", "inputs_embeds"):
-        found = given.get(key)
-        if isinstance(found, torch.Tensor):
-            return found
-    return next((v for v in given.values() if isinstance(v, torch.Tensor) and v.dtype in (torch.int64, torch.int32)), None)
-
-
-def _cached(given: Mapping[str, Any]) -> int:
-    """Return how many positions the cache holds before this forward."""
-    past = next((given[n] for n in ("cache", "past_key_values") if given.get(n) is not None), None)
-    if past is None:
-        return 0
-    if hasattr(past, "get_seq_length"):
-        return int(past.get_seq_length())
-    try:
-        return int(past[0][0].shape[-2])
-    except (TypeError, IndexError, AttributeError):
-        return 0

@@ -71,7 +71,7 @@ def refuse_capture() -> None:
     """Raise :class:`DumpError` inside a trace or a CUDA graph capture: values do not exist there."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         raise DumpError("dumping inside a trace (torch.compile, torch.jit, torch.export): tensors have no values here")
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise DumpError("dumping while a CUDA graph is captured: replays of the graph run no hooks; disable CUDA graphs")
 
 
