@@ -3,10 +3,13 @@ package catalog
 var benign = []Pattern{
 	{
 		ID: "benign.layout", Title: "Another order that is undone later",
-		Match:    `A sub-tap (often q and k) differs, even with cosine near 0.06, its values are a permutation of the reference's, and everything downstream agrees.`,
-		Cause:    `The engine stores heads or rotary pairs in its own order on both operands, so that the product is the same.`,
-		Verify:   `attn_ctx or the next layer output agrees at the floor, and the permutation is the same for q and k. GGUF's Llama weights are the common case.`,
-		Commands: []string{"parity explain ref/ port/"},
+		Match:  `A sub-tap (often q and k) differs, even with cosine near 0.06, its values are a permutation of the reference's, and everything downstream agrees.`,
+		Cause:  `The engine stores heads or rotary pairs in its own order on both operands, so that the product is the same.`,
+		Verify: `attn_ctx or the next layer output agrees at the floor, and the permutation is the same for q and k. GGUF's Llama weights are the common case.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00.q --apply 'permute(interleaved_to_half)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Nothing in the model. State columns: interleaved in the manifest, or permute in the dumper. Do check the decode step once: a cache written by other code must use the same order.`,
 		Sources:  []string{"ggml-org/llama.cpp#15852"},
 		Related:  []string{"rope.layout", "order.dims", "benign.offset"},
@@ -47,10 +50,13 @@ var benign = []Pattern{
 	},
 	{
 		ID: "benign.offset", Title: "Positions shifted alike in q and k",
-		Match:    `q_rope and k_rope differ by a rotation of the same constant position offset; attn_probs and everything after agree.`,
-		Cause:    `Rotary scores depend only on differences of positions, so a common offset (left padding, a start at 1) cancels.`,
-		Verify:   `attn_probs agrees at the floor; phases of q and k show the same offset in tokens.`,
-		Commands: []string{"parity try ref/ port/ --at layer_00.q_rope --apply 'unrope(theta=10000, offset=4) | rope(theta=10000)'"},
+		Match:  `q_rope and k_rope differ by a rotation of the same constant position offset; attn_probs and everything after agree.`,
+		Cause:  `Rotary scores depend only on differences of positions, so a common offset (left padding, a start at 1) cancels.`,
+		Verify: `attn_probs agrees at the floor; phases of q and k show the same offset in tokens.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00.q_rope --apply 'unrope(offset=4) | rope()'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Nothing for one forward pass. Check that decode continues from the same offset, or the cache and the new query will disagree.`,
 		Sources:  []string{"unslothai/unsloth#3699"},
 		Related:  []string{"rope.position", "state.position"},

@@ -8,7 +8,11 @@ var capture = []Pattern{
 		Cause: `hidden_states[i] is the input of layer i, and one of the dumpers saved it as the output of layer i.`,
 		Verify: `Read the guard: it gives the figures of the best shift for all layers. In one run alone, layer_00 byte-identical
 			to post_embed proves which side is shifted.`,
-		Commands: []string{"parity compare ref/ port/", "parity inspect ref/"},
+		Commands: []string{
+			"parity compare ref/ port/",
+			"parity inspect ref/",
+			"parity try ref/ port/ --at layer_01 --apply 'from(layer_00)'",
+		},
 		Fix:      `Save hidden_states[i+1] for layer i, or hook the layer's output, which needs no index arithmetic.`,
 		Sources:  []string{"vllm-project/vllm#48124"},
 		Related:  []string{"capture.post_final_norm", "spike.last_layer", "layers.order"},
@@ -21,7 +25,10 @@ var capture = []Pattern{
 		Cause: `The last entry of hidden_states is taken after the final norm in most transformers models, unlike all others.`,
 		Verify: `Apply the final norm to the other side's last layer and compare: equal at the floor means that only the capture
 			differs. Byte-identical to the run's own post_final_norm is proof as well.`,
-		Commands: []string{"parity compare ref/ port/"},
+		Commands: []string{
+			"parity compare ref/ port/",
+			"parity try ref/ port/ --at layer_29 --apply 'rmsnorm(eps=1e-6) | fit(cols)'",
+		},
 		Fix:      `Hook the last decoder layer's output instead of reading the last entry of the tuple.`,
 		Sources:  []string{"TransformerLensOrg/TransformerLens#1639"},
 		Related:  []string{"spike.last_layer", "capture.index_shift", "norm.missing"},
@@ -34,7 +41,9 @@ var capture = []Pattern{
 		Cause: `Fused add-norm layers (vLLM, SGLang) return the pair (hidden, residual), and only their sum is the residual stream.`,
 		Verify: `Add both halves and compare. Without the second half dumped: the saved tensor equals the MLP output of its layer
 			and not the stream.`,
-		Commands: []string{"parity try ref/ port/ --at layer_00 --apply 'sum(layer_00.residual)'"},
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00 --apply 'sum(layer_00, layer_00.residual)'",
+		},
 		Fix:      `Save hidden + residual as the layer's output, and clone both before the next fused kernel changes them in place.`,
 		Sources:  []string{"ndif-team/nnsight#630", "ndif-team/nnsight#642", "IBM/vLLM-Hook#11"},
 		Related:  []string{"capture.reused_buffer", "capture.wrong_tensor", "residual.algebra"},
@@ -47,7 +56,9 @@ var capture = []Pattern{
 		Cause: `The tap sits before or after a constant multiplier (an embedding, residual or muP factor), which the final norm then removes.`,
 		Verify: `The ratio must be the same at every layer and token and be a number from the model's config. If logits differ
 			too, it is not a capture artefact but scale.constant.`,
-		Commands: []string{"parity try ref/ port/ --at layer_00 --apply 'scale(0.22)'"},
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00 --apply 'fit(all)'",
+		},
 		Fix:      `Divide by the multiplier in the dumper, or state residual_multiplier in the manifest.`,
 		Sources:  []string{"TransformerLensOrg/TransformerLens#1639", "TransformerLensOrg/TransformerLens#1315"},
 		Related:  []string{"scale.constant", "residual.algebra"},

@@ -3,10 +3,13 @@ package catalog
 var mlp = []Pattern{
 	{
 		ID: "mlp.activation", Title: "Another activation function",
-		Match:    `mlp_gate (or the pre-activation) is exact and mlp_act is not. erf against tanh GELU: at most 4.7e-4 per element near x = -2.7, cosine 0.99998 at the output; QuickGELU up to 0.02.`,
-		Cause:    `The name in the config (gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, silu, relu2) was mapped to another function.`,
-		Verify:   `Recompute mlp_act from the dumped gate (and up) with each candidate: the right one is better by orders of magnitude.`,
-		Commands: []string{"parity explain ref/ port/"},
+		Match:  `mlp_gate (or the pre-activation) is exact and mlp_act is not. erf against tanh GELU: at most 4.7e-4 per element near x = -2.7, cosine 0.99998 at the output; QuickGELU up to 0.02.`,
+		Cause:  `The name in the config (gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, silu, relu2) was mapped to another function.`,
+		Verify: `Recompute mlp_act from the dumped gate (and up) with each candidate: the right one is better by orders of magnitude.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00.mlp_act --apply 'from(mlp_gate) | gelu_tanh | mul(mlp_up)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Use the exact function of the config's hidden_act.`,
 		Sources:  []string{"Blaizzy/mlx-embeddings#81", "kyutai-labs/pocket-tts#278", "mindspore-lab/mindone#225"},
 		Related:  []string{"mlp.gate_up_order", "numerics.low_precision", "signature.slow_decay"},
@@ -14,10 +17,13 @@ var mlp = []Pattern{
 	},
 	{
 		ID: "mlp.gate_up_order", Title: "Gate and up exchanged",
-		Match:    `Gate and up are exact and act equals silu(up)*gate; or the port's gate is the reference's up and the reverse.`,
-		Cause:    `The fused projection is split in the other order, weights were loaded by position, or the formula applies the activation to the wrong half.`,
-		Verify:   `Recompute with both orders. If names alone are exchanged in the dump, mlp_act and mlp_out still agree.`,
-		Commands: []string{"parity try ref/ port/ --at layer_00 --apply 'swap(mlp_gate, mlp_up)'"},
+		Match:  `Gate and up are exact and act equals silu(up)*gate; or the port's gate is the reference's up and the reverse.`,
+		Cause:  `The fused projection is split in the other order, weights were loaded by position, or the formula applies the activation to the wrong half.`,
+		Verify: `Recompute with both orders. If names alone are exchanged in the dump, mlp_act and mlp_out still agree.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00.mlp_act --apply 'from(mlp_up) | silu | mul(mlp_gate)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Split [gate, up] as the checkpoint stores it. With tensor parallelism, shard each half by itself.`,
 		Sources:  []string{"ml-explore/mlx-lm#767", "nntrainer/nntrainer#4194", "vllm-project/vllm#3775"},
 		Related:  []string{"mlp.activation", "order.dims", "parallel.shard_order", "weights.swapped"},
@@ -28,10 +34,13 @@ var mlp = []Pattern{
 var moe = []Pattern{
 	{
 		ID: "moe.renormalise", Title: "Top-k weights are not renormalised (or are)",
-		Match:    `The same experts, each token's cosine 1, and a per-token scale that equals the sum of the top-k softmax probabilities (0.7 to 1), or its inverse.`,
-		Cause:    `norm_topk_prob differs: softmax before or after the top-k, weights divided by their sum or not.`,
-		Verify:   `Sum the top-k probabilities from router_logits and compare with the scale of moe_routed, token by token.`,
-		Commands: []string{"parity explain ref/ port/"},
+		Match:  `The same experts, each token's cosine 1, and a per-token scale that equals the sum of the top-k softmax probabilities (0.7 to 1), or its inverse.`,
+		Cause:  `norm_topk_prob differs: softmax before or after the top-k, weights divided by their sum or not.`,
+		Verify: `Sum the top-k probabilities from router_logits and compare with the scale of moe_routed, token by token.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00.moe_routed --apply 'fit(rows)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Follow norm_topk_prob, and the order of softmax and top-k, of the reference.`,
 		Sources:  []string{"Lightning-AI/litgpt#2013", "NVIDIA/Megatron-LM#894", "sgl-project/sglang#35160"},
 		Related:  []string{"moe.scale", "moe.selection", "scale.per_token"},
@@ -39,10 +48,12 @@ var moe = []Pattern{
 	},
 	{
 		ID: "moe.scale", Title: "Routed scaling factor missing or applied twice",
-		Match:    `moe_routed has one constant ratio (2.5, 0.4, 2.25), the shared expert is exact, and their sum is not a multiple of the reference.`,
-		Cause:    `routed_scaling_factor is applied in the router and again in the kernel, or in neither.`,
-		Verify:   `Least squares of mlp_out on the routed and the shared part: coefficients (f, 1) name it. A scalar fit on the sum leaves a third.`,
-		Commands: []string{"parity try ref/ port/ --at layer_03.moe_routed --apply 'scale(0.4)'"},
+		Match:  `moe_routed has one constant ratio (2.5, 0.4, 2.25), the shared expert is exact, and their sum is not a multiple of the reference.`,
+		Cause:  `routed_scaling_factor is applied in the router and again in the kernel, or in neither.`,
+		Verify: `Least squares of mlp_out on the routed and the shared part: coefficients (f, 1) name it. A scalar fit on the sum leaves a third.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_03.moe_routed --apply 'scale(0.4)'",
+		},
 		Fix:      `Apply the factor once; check fused kernels, which may do it by themselves.`,
 		Sources:  []string{"sgl-project/sglang#35152", "vllm-project/vllm#24119", "kvcache-ai/sglang#86"},
 		Related:  []string{"moe.shared", "moe.renormalise", "scale.constant"},

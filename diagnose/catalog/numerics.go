@@ -3,10 +3,13 @@ package catalog
 var numerics = []Pattern{
 	{
 		ID: "numerics.overflow", Title: "float16 overflows",
-		Match:    `The first non-finite tensor has Inf at one or few (token, dim), the reference there is beyond 65504 (or its square or sum of squares is); the next norm is NaN for that token, later for all.`,
-		Cause:    `A value or an intermediate (x^2 in a norm, the MLP's output in T5) exceeds the range of float16.`,
-		Verify:   `Take the first non-finite checkpoint, its position and the reference's value there. Inf comes before NaN. If the next checkpoints are finite, the dump overflowed and not the model.`,
-		Commands: []string{"parity inspect port/", "parity explain ref/ port/"},
+		Match:  `The first non-finite tensor has Inf at one or few (token, dim), the reference there is beyond 65504 (or its square or sum of squares is); the next norm is NaN for that token, later for all.`,
+		Cause:  `A value or an intermediate (x^2 in a norm, the MLP's output in T5) exceeds the range of float16.`,
+		Verify: `Take the first non-finite checkpoint, its position and the reference's value there. Inf comes before NaN. If the next checkpoints are finite, the dump overflowed and not the model.`,
+		Commands: []string{
+			"parity inspect port/",
+			"parity try ref/ port/ --at layer_17.mlp_out --apply 'finite'",
+		},
 		Fix:      `bfloat16 or float32 for that module; scale before squaring; clamp only where the reference clamps.`,
 		Sources:  []string{"huggingface/transformers#10956", "openvinotoolkit/openvino#37041", "huggingface/candle#2480", "NVIDIA/TensorRT#2564", "microsoft/onnxruntime#13639"},
 		Related:  []string{"capture.overflow_on_save", "numerics.nan", "norm.eps", "train.nan_loss"},
@@ -25,10 +28,13 @@ var numerics = []Pattern{
 	},
 	{
 		ID: "numerics.low_precision", Title: "One module computes with too few bits",
-		Match:    `Errors are small and smooth but one module's output is many times its floor given its own input, at every layer; or growth accelerates in deep layers with large dims.`,
-		Cause:    `An accumulation, norm, router or softmax runs in 16 or 8 bits where the reference uses float32.`,
-		Verify:   `Recompute the module in float32 from the port's own input: error of the module against its floor. Step ratio over layers stays under 1.3 for plain rounding.`,
-		Commands: []string{"parity explain ref/ port/"},
+		Match:  `Errors are small and smooth but one module's output is many times its floor given its own input, at every layer; or growth accelerates in deep layers with large dims.`,
+		Cause:  `An accumulation, norm, router or softmax runs in 16 or 8 bits where the reference uses float32.`,
+		Verify: `Recompute the module in float32 from the port's own input: error of the module against its floor. Step ratio over layers stays under 1.3 for plain rounding.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_11.mlp_act --apply 'from(mlp_gate) | silu | mul(mlp_up)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Accumulate in float32 in that module.`,
 		Sources:  []string{"sgl-project/sglang#27540", "sgl-project/sglang#33764"},
 		Related:  []string{"benign.precision", "norm.precision", "rope.precision", "signature.slow_decay"},

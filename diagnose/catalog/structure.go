@@ -3,10 +3,13 @@ package catalog
 var residual = []Pattern{
 	{
 		ID: "residual.algebra", Title: "The residual stream is not the sum of its parts",
-		Match:    `In one run alone, h_out - h_in - attn_out - mlp_out is not zero, while attn_out and mlp_out agree with the reference; the right coefficients fit exactly (0.22 instead of 1, n1 instead of h_in).`,
-		Cause:    `The residual is taken after the norm, added twice or not, or a branch multiplier is missing.`,
-		Verify:   `The identity needs no reference: solve for the coefficients of h_in, n1, attn_out, n2 and mlp_out in each run, and compare them.`,
-		Commands: []string{"parity explain ref/ port/"},
+		Match:  `In one run alone, h_out - h_in - attn_out - mlp_out is not zero, while attn_out and mlp_out agree with the reference; the right coefficients fit exactly (0.22 instead of 1, n1 instead of h_in).`,
+		Cause:  `The residual is taken after the norm, added twice or not, or a branch multiplier is missing.`,
+		Verify: `The identity needs no reference: solve for the coefficients of h_in, n1, attn_out, n2 and mlp_out in each run, and compare them.`,
+		Commands: []string{
+			"parity try ref/ port/ --at layer_00 --apply 'sum(post_embed, attn_out, mlp_out)'",
+			"parity explain ref/ port/",
+		},
 		Fix:      `Keep the stream before the norm; multiply branches as the config says (residual_multiplier).`,
 		Sources:  []string{"OpenNMT/CTranslate2#1882", "ggml-org/llama.cpp#5276", "Howuhh/faster-trajectory-transformer#3", "tracel-ai/burn#1056"},
 		Related:  []string{"norm.order", "capture.split_residual", "scale.constant", "capture.scaled_residual"},
