@@ -35,10 +35,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from . import core
 from .core import DumpWriter
 from .dtypes import RAW_FLOATS, normalize
 from .errors import DumpError
+from .taps import active, tap
 
 T = TypeVar("T")
 
@@ -163,17 +163,17 @@ def indexed_tap(template: str, index: Any, x: T) -> T:
     """
     import jax
 
-    if core.active() is None:
+    if active() is None:
         return x
     if not isinstance(x, jax.core.Tracer):
-        return core.tap(template.format(int(index)), x)
+        return tap(template.format(int(index)), x)
     ordered = _open_dumper(template).ordered
     jax.debug.callback(lambda i, value: _deliver(template.format(int(i)), value), index, x, ordered=ordered)
     return x
 
 
 def _open_dumper(name: str) -> Dumper:
-    sink = core.active()
+    sink = active()
     if not isinstance(sink, Dumper):
         raise DumpError(
             f"tapping {name} under jit: a {type(sink).__name__} closes before JAX has run its callbacks; open a "
@@ -184,6 +184,6 @@ def _open_dumper(name: str) -> Dumper:
 
 def _deliver(name: str, value: Any) -> None:
     # Note: outside a Dumper a traced tap is silent, like any other tap: the function may run long after the dump.
-    sink = core.active()
+    sink = active()
     if isinstance(sink, Dumper):
         sink.receive(name, value)

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import core
 from .core import DumpWriter
 from .errors import DumpError
+from .folder import prepare
 from .names import SUB_TAPS, layer_name
 from .token_ids import read_ids
 
@@ -364,7 +364,7 @@ class LlamaCpp:
             raise DumpError(f"running llama.cpp on {len(tokens)} tokens and {decode} steps: n_ctx is {self.n_ctx}")
         about = {"text": prompt, "add_special_tokens": add_special} if prompt is not None else {}
         self._api.llama_memory_clear(self._api.llama_get_memory(self._context), True)
-        core._prepare(Path(out), Path(out), writer_options.pop("overwrite", False))
+        prepare(Path(out), Path(out), writer_options.pop("overwrite", False))
         options = {"prompt": about, "model": self.model, "framework": self._framework(), **writer_options}
         generated: list[int] = []
         for step in range(decode + 1):

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from . import core
 from .errors import DumpError
+from .folder import prepare
 from .max_taps import MaxTaps, TappedModel, buffer_to_numpy, graph_values
+from .taps import active
 
 __all__ = ["MaxTaps", "TappedModel", "add_cli", "command", "environment", "to_numpy", "traced_tap"]
 
@@ -50,7 +51,7 @@ def traced_tap(name: str, x: Any) -> Any:
     """Place :func:`parity_dump.tap` in the graph being built, where a :class:`MaxTaps` is open."""
     from max.driver import Buffer
 
-    sink = core.active()
+    sink = active()
     if isinstance(x, Buffer):
         return NotImplemented
     if isinstance(sink, MaxTaps):
@@ -100,7 +101,7 @@ def run_cli(args: argparse.Namespace) -> int:
     if not argv:
         raise DumpError("running max: give its arguments behind --, as in `parity-dump max -o port/ -- generate ...`")
     # Cleared here, once: a worker that starts later must not remove what another has written.
-    core._prepare(Path(args.out), Path(args.out), args.overwrite)
+    prepare(Path(args.out), Path(args.out), args.overwrite)
     options = {k: getattr(args, k) for k in _OPTIONS}
     os.environ.update(environment(options))
     line = command(argv)

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import core
 from .core import DumpWriter
 from .dtypes import RAW_FLOATS
 from .errors import DumpError
+from .folder import prepare
 from .module_names import MODEL_ORDER, execution_order, input_of, output_of, split_path
 from .names import SUB_TAPS, layer_name, split_layer
 
@@ -249,7 +249,7 @@ def convert(
     standard checkpoint, and :class:`MaxFileError` for a file that cannot be read.
     """
     folders = step_folders(Path(folder))
-    core._prepare(Path(out), Path(out), overwrite)
+    prepare(Path(out), Path(out), overwrite)
     written = []
     for step, one in enumerate(folders):
         sources = collect(one, everything)

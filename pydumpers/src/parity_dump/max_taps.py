@@ -30,12 +30,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import core
 from .core import DumpWriter
 from .dtypes import RAW_FLOATS
 from .errors import DumpError
+from .folder import prepare
 from .names import split_layer
 from .selection import Selection
+from .taps import pop_sink, push_sink
 
 Array = npt.NDArray[Any]
 
@@ -287,7 +288,7 @@ class MaxTaps:
         self._model = dict(writer_options.get("model") or {})
         self._graphs: dict[int, tuple[Any, GraphTaps]] = {}
         self._last: str | None = None
-        core._prepare(Path(out), Path(out), overwrite)
+        prepare(Path(out), Path(out), overwrite)
 
         def make_writer(step: int, rank: dict[str, int] | None) -> DumpWriter:
             if flat and step > 0:
@@ -341,11 +342,11 @@ class MaxTaps:
         return TappedModel(model, self.recorder, name)
 
     def __enter__(self) -> MaxTaps:
-        core.push_sink(self)
+        push_sink(self)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
-        core.pop_sink(self)
+        pop_sink(self)
         self.recorder.end_step(error)
 
 

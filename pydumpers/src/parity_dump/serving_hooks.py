@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 
-from . import core
+from .arrays import to_numpy
 from .core import DumpWriter
 from .errors import DumpError
+from .folder import prepare
 from .hf_config import facts
 from .module_names import output_of, split_path
 from .names import layer_name, split_layer
@@ -74,7 +75,7 @@ class ServingDumper:
         self.step = -1
         self._model = self._facts(model)
         if rank == 0:
-            core._prepare(self._out, self._out, overwrite)
+            prepare(self._out, self._out, overwrite)
         try:
             self._place(model)
         except BaseException:
@@ -237,7 +238,7 @@ class ServingDumper:
         """Write a tensor, copied now; with several ranks it says whether it is a part or the whole."""
         if self._writer is None:
             return
-        array, dtype = core.to_numpy(tensor)
+        array, dtype = to_numpy(tensor)
         shard = None
         if self._world > 1:
             _, tap = split_layer(name)
