@@ -79,6 +79,16 @@ func (p *part) match() {
 		}
 	}
 	p.index()
+	for _, pr := range p.Pairs {
+		if pr.Kind != dump.KindLogits {
+			continue
+		}
+		for _, a := range p.alone { // last_logits beside logits that both have
+			if a.rec.Kind == dump.KindLogits {
+				p.explained[a.rec] = pr.Name + " is compared, and holds the same"
+			}
+		}
+	}
 }
 
 // unpaired is a record that only one side has.
@@ -139,7 +149,7 @@ func (p *Pair) fit(tokens int) {
 		p.problem = fmt.Sprintf("shapes differ: reference %v, port %v", a, b)
 		return
 	}
-	if note != "" {
+	if note != "" && !slices.Contains(p.Out.Repairs, note) {
 		p.Out.Repairs = append(p.Out.Repairs, note)
 	}
 	p.Geo = geometryOf(p.Place, shape, tokens)
