@@ -1,5 +1,7 @@
 """The real model: float32 against bfloat16 and sdpa, decode steps against recomputation, and the command line."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -12,6 +14,7 @@ from engine_support import assert_float32_engine, distances, ids_of, is_residual
 from tiny_models import entries, manifest_of, read
 from transformers import AutoModelForCausalLM
 
+from parity_dump.cli import main
 from parity_dump.torch import Dumper
 
 
@@ -54,10 +57,11 @@ def test_native_bfloat16_files_are_trusted_too(tmp_path):
 
 
 def cli(*argv):
-    done = subprocess.run(
-        [sys.executable, "-m", "parity_dump.cli", *map(str, argv)], capture_output=True, text=True, timeout=600
-    )
-    return done.returncode, done.stdout, done.stderr
+    """Run the command inside this process (importing torch takes longer than most runs); status, stdout, stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(a) for a in argv])
+    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +69,10 @@ def decoded(tmp_path_factory):
     """Run the command: prefill and three steps on the cache, then the same steps recomputed with those tokens."""
     root = tmp_path_factory.mktemp("decode")
     common = ["hf", path_of("smollm2"), "--prompt", text_of("prose"), "--no-sub-taps", "--decode", 3]
-    status, out, err = cli(*common, "-o", root / "cache", "--sanity", "--sanity-tokens", 8)
-    assert status == 0, err
+    line = [sys.executable, "-m", "parity_dump.cli", *common, "-o", root / "cache", "--sanity", "--sanity-tokens", 8]
+    done = subprocess.run([str(a) for a in line], capture_output=True, text=True, timeout=900)
+    out, err = done.stdout, done.stderr
+    assert done.returncode == 0, err
     again = ["-o", root / "again", "--recompute", "--teacher-forced", root / "cache" / "generated.json"]
     status, _, err2 = cli(*common, *again)
     assert status == 0, err2
