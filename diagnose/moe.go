@@ -24,8 +24,8 @@ var moeTaps = map[string]bool{"expert_weights": true, "moe_routed": true}
 
 func testMoE(c *Context) []compare.Finding {
 	tests := map[string][]func(*Context) (compare.Finding, bool){
-		"expert_ids":     {routingTie, selectionRule},
-		"expert_weights": {routingTie, weightRule},
+		"expert_ids":     {expertOrder, routingTie, selectionRule},
+		"expert_weights": {expertOrder, routingTie, weightRule},
 		"moe_routed":     {routingTie, routedScale, routedRenorm},
 		"mlp_out":        {moeParts, routingTie},
 	}[c.Tap]
@@ -142,6 +142,46 @@ func routingTie(c *Context) (compare.Finding, bool) {
 		"the gap between the exchanged experts' logits is under three times the error of the logits at every one of these tokens",
 		fmt.Sprintf("with these tokens set aside %s differs by %s (floor %s)", c.At, g2(tr.after.Token), g2(float64(f.Floor))))
 	f.Verify = "compare the port with itself on other hardware or batch sizes: ties flip there too"
+	f.Fix = "nothing to fix in the model"
+	return f, true
+}
+
+// expertOrder: the same experts with the same weights, listed in another order.
+func expertOrder(c *Context) (compare.Finding, bool) {
+	r, ok := c.routing(Ref)
+	p, ok2 := c.routing(Port)
+	ref, port, ok3 := c.Pair(c.At)
+	if !ok || !ok2 || !ok3 || len(r.ids.Data) != len(p.ids.Data) || slices.Equal(r.ids.Data, p.ids.Data) {
+		return compare.Finding{}, false
+	}
+	ref, ok = ref.perToken(r.ids.Rows)
+	port, ok2 = port.perToken(p.ids.Rows)
+	if !ok || !ok2 || ref.Cols != r.ids.Cols {
+		return compare.Finding{}, false
+	}
+	moved := 0
+	got := port.mapRows(func(int, []float64) {})
+	for t := range r.ids.Rows {
+		a, b := r.ids.Row(t), p.ids.Row(t)
+		if !slices.Equal(setOf(a), setOf(b)) {
+			return compare.Finding{}, false
+		}
+		if !slices.Equal(a, b) {
+			moved++
+		}
+		for k, id := range a {
+			got.Row(t)[k] = port.Row(t)[slices.Index(b, id)]
+		}
+	}
+	tr := trial{before: distance(ref, port), after: distance(ref, got), floor: c.localFloor(c.At), values: len(ref.Data)}
+	if !tr.after.below(exactFloors * tr.floor) {
+		return compare.Finding{}, false
+	}
+	f := c.signature("benign.layout", tr)
+	sides(&f, "its order", fmt.Sprintf("another order at %s", plural(moved, "token")))
+	f.Claim = fmt.Sprintf("the same experts are listed in another order at %s of %d; matched by id %s agrees", plural(moved, "token"), r.ids.Rows, c.At)
+	f.For = append(f.For, fmt.Sprintf("the sets are equal at every token; matched by id the rest is %s (before %s)", g2(tr.after.Whole), g2(tr.before.Whole)))
+	f.Verify = "see whether the top-k is sorted, and by what"
 	f.Fix = "nothing to fix in the model"
 	return f, true
 }

@@ -47,6 +47,9 @@ func testNorm(c *Context) []compare.Finding {
 		return nil
 	}
 	if !good[Ref] {
+		good = p.otherInput()
+	}
+	if !good[Ref] {
 		c.Note("norm at %s: the reference's output is no RMS or layer norm of %s (rel %s)", c.At, p.in[Ref].Name, g2(p.rule[Ref].Resid))
 		return nil
 	}
@@ -64,6 +67,28 @@ func testNorm(c *Context) []compare.Finding {
 		}
 	}
 	return nil
+}
+
+// otherInput looks for the tensor that the reference's norm reads where it is not
+// the usual one: norms after the attention or the residual addition. The port is
+// then read with the same.
+func (p *normPair) otherInput() (good [2]bool) {
+	for _, x := range p.c.normCandidates(Ref) {
+		n, ok := p.c.readNormOf(Ref, p.c.At, x)
+		if !ok || n.Form == "none" {
+			continue
+		}
+		for _, y := range p.c.normCandidates(Port) {
+			if y.Name != x.Name {
+				continue
+			}
+			p.rule[Ref], p.in[Ref], good[Ref] = n, x, true
+			p.in[Port] = y
+			p.rule[Port], good[Port] = p.c.readNormOf(Port, p.c.At, y)
+			return good
+		}
+	}
+	return good
 }
 
 // judge measures the pair with byRef and byPort, and writes the two chains that
@@ -123,6 +148,8 @@ func normKind(n normFit) string {
 		return "no norm at all"
 	case n.Form == "none":
 		return "only a gain per dim, no norm"
+	case n.Bias != nil:
+		return "a layer norm with a bias"
 	case n.Centred:
 		return "a norm that subtracts the mean"
 	}

@@ -125,3 +125,28 @@ func TestFitNormLeavesAZeroTokenOut(t *testing.T) {
 		t.Errorf("eps %v, gain %v, want 0.5 and 2", n.Eps, n.Gain)
 	}
 }
+
+func TestFitLayerNormReadsTheBiasToo(t *testing.T) {
+	const rows, cols = 20, 32
+	gain, bias := make([]float64, cols), make([]float64, cols)
+	for d := range gain {
+		gain[d], bias[d] = 1+float64(d)/50, float64(d-16)/10
+	}
+	x := gaussians(4, rows, cols, func(t int) float64 { return 0.02 * float64(1+t%7) })
+	y := normOf(x, gain, cols, func(ms float64) float64 { return math.Sqrt(ms + 1e-4) }, true)
+	for i := range y.Data {
+		y.Data[i] += bias[i%cols]
+	}
+	n, ok := fitLayerNorm(x, y)
+	if !ok || math.Abs(n.Eps-1e-4) > 1e-7 {
+		t.Fatalf("eps %v ± %v, want 1e-4", n.Eps, n.EpsErr)
+	}
+	for d := range gain {
+		if math.Abs(n.Gain[d]-gain[d]) > 1e-4 || math.Abs(n.Bias[d]-bias[d]) > 1e-4 {
+			t.Fatalf("dim %d: gain %v, bias %v, want %v, %v", d, n.Gain[d], n.Bias[d], gain[d], bias[d])
+		}
+	}
+	if _, ok := fitLayerNorm(x.takeRows([]int{0, 1, 2, 3, 4, 5, 6}), y.takeRows([]int{0, 1, 2, 3, 4, 5, 6})); ok {
+		t.Error("two numbers per dim were read off seven tokens")
+	}
+}

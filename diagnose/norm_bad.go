@@ -13,7 +13,7 @@ func normOrder(p normPair) (compare.Finding, bool) {
 	if p.c.Tap == "post_attn_norm" && len(residualByNorm(p.c)) > 0 {
 		return compare.Finding{}, false // the stream that it is given is wrong, not the place of the norm
 	}
-	for _, x := range p.c.normCandidates() {
+	for _, x := range p.c.normCandidates(Port) {
 		if x.Name == p.in[Port].Name || x.Rows != p.port.Rows || x.Cols != p.port.Cols {
 			continue
 		}
@@ -38,8 +38,8 @@ func normOrder(p normPair) (compare.Finding, bool) {
 }
 
 // normCandidates lists what else a norm of this layer may have been given, of
-// the port's own tensors.
-func (c *Context) normCandidates() []operand {
+// one run's own tensors.
+func (c *Context) normCandidates(s Side) []operand {
 	var out []operand
 	add := func(x operand, ok bool) {
 		if ok {
@@ -47,19 +47,19 @@ func (c *Context) normCandidates() []operand {
 		}
 	}
 	if c.Layer < 0 {
-		for _, n := range c.Names(Port) {
+		for _, n := range c.Names(s) {
 			if _, tap := SplitName(n); tap == "layer" {
-				add(c.one(Port, n))
+				add(c.one(s, n))
 			}
 		}
 		return out
 	}
-	h, okH := c.blockOperand(Port, c.Layer)
+	h, okH := c.blockOperand(s, c.Layer)
 	add(h, okH)
 	var o operand
 	okO := false
 	for _, tap := range []string{"attn_out", "ffn_inp", "mlp_out", "input_norm", "q", "k", "q_rope", "k_rope"} {
-		x, ok := c.one(Port, c.TapName(tap))
+		x, ok := c.one(s, c.TapName(tap))
 		if tap == "attn_out" {
 			o, okO = x, ok
 		}
@@ -68,13 +68,19 @@ func (c *Context) normCandidates() []operand {
 		}
 	}
 	if okH && okO {
-		add(plus(h, o, Port))
+		add(plus(h, o, s))
 	}
-	if n1, ok := c.one(Port, c.TapName("input_norm")); ok && okO {
-		add(plus(n1, o, Port))
+	if n1, ok := c.one(s, c.TapName("input_norm")); ok && okO {
+		add(plus(n1, o, s))
+	}
+	// Norms after the addition, as in the first transformers.
+	if n1, ok := c.one(s, c.TapName("input_norm")); ok && c.Tap != "input_norm" {
+		if m, ok := c.one(s, c.TapName("mlp_out")); ok {
+			add(plus(n1, m, s))
+		}
 	}
 	if c.Layer > 0 {
-		add(c.blockOperand(Port, c.Layer-1))
+		add(c.blockOperand(s, c.Layer-1))
 	}
 	return out
 }
@@ -233,6 +239,9 @@ func (l lowNorm) apply(n normFit, x *Tensor) *Tensor {
 		}
 		for d := range row {
 			row[d] *= n.Gain[d]
+			if n.Bias != nil {
+				row[d] += n.Bias[d]
+			}
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // normFit is what a norm does, read off its input and output:
-// y = (x - centre·mean(x)) / s ⊙ gain, over blocks of Width dims.
+// y = (x - centre·mean(x)) / s ⊙ gain + bias, over blocks of Width dims.
 type normFit struct {
 	// Form is "inside" for s = √(ms+eps), "outside" for s = √ms + eps, and
 	// "none" for s = 1: no norm at all.
@@ -18,8 +18,8 @@ type normFit struct {
 	// Eps is the fitted epsilon and EpsErr its standard error; an Eps that is
 	// not several EpsErr from another cannot be told from it.
 	Eps, EpsErr float64
-	// Gain is the weight of each dim.
-	Gain []float64
+	// Gain is the weight of each dim, Bias what is added to it; nil for none.
+	Gain, Bias []float64
 	// Resid is the token-normalised error of the fit.
 	Resid float64
 }
@@ -35,6 +35,19 @@ const (
 // fitNorm reads one form of norm off x and y. ok is false where the tensors have
 // too few tokens for a gain per dim (minTokens) or do not fit each other.
 func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
+	return fitNormBias(x, y, width, centred, nil)
+}
+
+// fitLayerNorm is fitNorm for a norm that subtracts the mean and adds a bias.
+func fitLayerNorm(x, y *Tensor) (n normFit, ok bool) {
+	if y.Rows < valuesPerParam*2 {
+		return n, false // two numbers per dim
+	}
+	return fitNormBias(x, y, y.Cols, true, make([]float64, y.Cols))
+}
+
+// fitNormBias reads a norm with a bias where one is given to be filled.
+func fitNormBias(x, y *Tensor, width int, centred bool, bias []float64) (n normFit, ok bool) {
 	if x.Rows != y.Rows || x.Cols != y.Cols || x.Rows < minTokens || width < 2 || x.Cols%width != 0 || !x.finite() || !y.finite() {
 		return n, false
 	}
@@ -49,12 +62,12 @@ func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
 	}
 	gain := make([]float64, x.Cols)
 	for range normRounds {
-		gainStep(u, y, scale, gain, width)
-		if scaleStep(u, y, scale, gain, width) < normSettled {
+		gainStep(u, y, scale, gain, bias, width)
+		if scaleStep(u, y, scale, gain, bias, width) < normSettled {
 			break
 		}
 	}
-	n = normFit{Width: width, Centred: centred, Form: "inside"}
+	n = normFit{Width: width, Centred: centred, Form: "inside", Bias: bias}
 	n.fitEps(scale, ms, blocks)
 	n.Gain = gain
 	// The scales' level belongs to the gain: refit it under the law.
@@ -64,7 +77,7 @@ func fitNorm(x, y *Tensor, width int, centred bool) (n normFit, ok bool) {
 			law[i] = math.Sqrt(ms[i]) / n.denominator(ms[i])
 		}
 	}
-	gainStep(u, y, law, gain, width)
+	gainStep(u, y, law, gain, bias, width)
 	n.Resid = distance(y, n.apply(x)).Token
 	return n, true
 }
@@ -98,38 +111,52 @@ func normalised(x *Tensor, width int, centred bool) (u *Tensor, ms []float64) {
 	return u, ms
 }
 
-// gainStep solves for the gain given the token scales.
-func gainStep(u, y *Tensor, scale, gain []float64, width int) {
+// gainStep solves for the gain, and for the bias where there is one, given the
+// token scales: a line per dim.
+func gainStep(u, y *Tensor, scale, gain, bias []float64, width int) {
 	blocks := u.Cols / width
-	num, den := make([]float64, u.Cols), make([]float64, u.Cols)
+	n := u.Cols
+	see, sey := make([]float64, n), make([]float64, n)
+	se, sy, sw := make([]float64, n), make([]float64, n), 0.0
 	w := rowWeights(y)
 	for t := range u.Rows {
 		a, b, w2 := u.Row(t), y.Row(t), w[t]*w[t]
+		sw += w2
 		for d, v := range a {
 			e := v * scale[t*blocks+d/width]
-			num[d] += w2 * e * b[d]
-			den[d] += w2 * e * e
+			sey[d] += w2 * e * b[d]
+			see[d] += w2 * e * e
+			se[d] += w2 * e
+			sy[d] += w2 * b[d]
 		}
 	}
 	for d := range gain {
 		gain[d] = 0
-		if den[d] > 0 {
-			gain[d] = num[d] / den[d]
+		if bias != nil {
+			if det := sw*see[d] - se[d]*se[d]; det > 1e-12*sw*see[d] {
+				gain[d] = (sw*sey[d] - se[d]*sy[d]) / det
+				bias[d] = (sy[d] - gain[d]*se[d]) / sw
+			}
+		} else if see[d] > 0 {
+			gain[d] = sey[d] / see[d]
 		}
 	}
 }
 
 // scaleStep solves for the token scales given the gain, and returns the largest
 // relative change.
-func scaleStep(u, y *Tensor, scale, gain []float64, width int) (moved float64) {
+func scaleStep(u, y *Tensor, scale, gain, bias []float64, width int) (moved float64) {
 	blocks := u.Cols / width
 	for t := range u.Rows {
 		a, b := u.Row(t), y.Row(t)
 		for k := range blocks {
 			var num, den float64
 			for d := k * width; d < (k+1)*width; d++ {
-				e := a[d] * gain[d]
-				num += e * b[d]
+				e, to := a[d]*gain[d], b[d]
+				if bias != nil {
+					to -= bias[d]
+				}
+				num += e * to
 				den += e * e
 			}
 			if old := scale[t*blocks+k]; den > 0 && old != 0 {
@@ -240,7 +267,10 @@ func (n normFit) at(eps float64, x, y *Tensor) normFit {
 		}
 	}
 	m.Gain = make([]float64, len(n.Gain))
-	gainStep(u, y, law, m.Gain, n.Width)
+	if n.Bias != nil {
+		m.Bias = make([]float64, len(n.Bias))
+	}
+	gainStep(u, y, law, m.Gain, m.Bias, n.Width)
 	if m.Resid = distance(y, m.apply(x)).Token; !(m.Resid <= 1.5*n.Resid+0x1p-24) {
 		return n
 	}
@@ -257,6 +287,9 @@ func (n normFit) apply(x *Tensor) *Tensor {
 			if s := n.denominator(m); s > 0 {
 				row[d] *= math.Sqrt(m) / s * n.Gain[d]
 			}
+			if n.Bias != nil {
+				row[d] += n.Bias[d]
+			}
 		}
 	})
 }
@@ -267,8 +300,8 @@ func (n normFit) withEps(m normFit) normFit {
 	return n
 }
 
-func (n normFit) withGain(g []float64) normFit {
-	n.Gain = g
+func (n normFit) withGain(m normFit) normFit {
+	n.Gain, n.Bias = m.Gain, m.Bias
 	return n
 }
 

@@ -58,7 +58,8 @@ func normGain(p normPair) (compare.Finding, bool) {
 	if m := medianOf(ratio); spreadOf(ratio, m) < tol && medianOf(r.Gain) != 0 && !flat(r.Gain, 1) && !near(m, 1, tol) && sameGain(scaleAll(r.Gain, m), q.Gain, tol) {
 		return compare.Finding{}, false // one number for all dims: scale.constant says it with one parameter
 	}
-	f, ok := p.judge("norm.gain", q.withGain(r.Gain), q, p.here(Ref), p.here(Port), p.ref.Cols)
+	// The whole of the reference's rule: its eps may be another too.
+	f, ok := p.judge("norm.gain", r, q, p.here(Ref), p.here(Port), p.ref.Cols)
 	if !ok {
 		return f, false
 	}
@@ -87,7 +88,10 @@ func normGain(p normPair) (compare.Finding, bool) {
 	}
 	f.For = append(f.For,
 		fmt.Sprintf("port/reference is one number per dim, the same at every token (median %s, from %s to %s)", g6(medianOf(ratio)), g6(least(ratio)), g6(greatest(ratio))),
-		"eps and the normalisation are the same")
+		"the normalisation is the same")
+	if sigma := math.Hypot(r.EpsErr, q.EpsErr); math.Abs(r.Eps-q.Eps) > 8*sigma {
+		f.For = append(f.For, fmt.Sprintf("eps differs as well: %s in the port, %s in the reference", q.epsText(), r.epsText()))
+	}
 	return f, true
 }
 
@@ -112,9 +116,9 @@ func swappedGain(p normPair) (compare.Finding, bool) {
 			continue
 		}
 		x := p.in[Port]
-		byPort := q.withGain(other.Gain)
+		byPort := q.withGain(other)
 		tr := trial{
-			before: distance(p.port, q.withGain(p.rule[Ref].Gain).apply(x.Tensor)), after: distance(p.port, byPort.apply(x.Tensor)),
+			before: distance(p.port, q.withGain(p.rule[Ref]).apply(x.Tensor)), after: distance(p.port, byPort.apply(x.Tensor)),
 			floor: p.c.ruleFloor(p.port), values: len(p.port.Data),
 		}
 		f, ok := p.c.finding("weights.swapped", tr)

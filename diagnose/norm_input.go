@@ -126,42 +126,60 @@ func (c *Context) headWidth(cols int) int {
 // normTaps are the taps whose output is a norm's.
 var normTaps = []string{"input_norm", "post_attn_norm", "q_norm", "k_norm", "post_final_norm"}
 
-// readNorm fits the norm at a checkpoint of one run: the plain RMS norm where it
-// does, else the other spans, a centred norm, and no norm at all. floor bounds
-// the residual of a fit that holds.
+// readNorm fits the norm at a checkpoint of one run, on the input that it has in
+// the usual block. ok tells whether a rule was found that holds to the run's own
+// rounding.
 func (c *Context) readNorm(s Side, name string) (n normFit, x operand, ok bool) {
 	x, found := c.normInput(s, name)
-	y, found2 := c.Tensor(s, name)
-	if !found || !found2 || x.Rows != y.Rows || x.Cols != y.Cols {
+	if !found {
 		return n, x, false
+	}
+	n, ok = c.readNormOf(s, name, x)
+	return n, x, ok
+}
+
+// readNormOf fits the norm at a checkpoint of one run on a given input: the plain
+// RMS norm where it does, else the other spans, a norm that subtracts the mean,
+// one with a bias, and no norm at all.
+func (c *Context) readNormOf(s Side, name string, x operand) (best normFit, ok bool) {
+	y, found := c.Tensor(s, name)
+	if !found || x.Rows != y.Rows || x.Cols != y.Cols {
+		return best, false
 	}
 	bound := exactFloors * c.Move(name).ruleFloor(y)
 	known := firstOf(c.Facts(s).RMSEps, c.Facts(Ref).RMSEps)
 	in, y := sampled(x.Tensor, y)
-	best := normFit{Resid: 2}
+	best = normFit{Resid: 2}
 	// A norm with an eps far beyond the mean square is no norm, and fits as well.
 	if f, fitted := fitGainOnly(in, y); fitted {
 		best = f
+	}
+	keep := func(f normFit) (good bool) {
+		enough := best.Resid
+		if best.Form == "none" || f.Bias != nil {
+			enough /= 2 // more parameters have to leave clearly less
+		}
+		if !(f.Resid < enough) || f.Eps > 100*greatestMS(in, f.Width) {
+			return false
+		}
+		best = f
+		return best.Resid <= bound
 	}
 	for _, centred := range []bool{false, true} {
 		for _, w := range c.normWidths(name, y.Cols) {
 			f, fitted := fitNorm(in, y, w, centred)
 			if !fitted {
-				return n, x, false
+				return best, false
 			}
-			enough := best.Resid
-			if best.Form == "none" {
-				enough /= 2
-			}
-			if !(f.Resid < enough) || f.Eps > 100*greatestMS(in, w) {
-				continue
-			}
-			if best = f; f.Resid <= bound {
-				return f.at(known, in, y), x, true
+			if keep(f) {
+				return best.at(known, in, y), true
 			}
 		}
 	}
-	return best, x, best.Resid <= bound
+	if f, fitted := fitLayerNorm(in, y); fitted {
+		keep(f)
+	}
+	return best, best.Resid <= bound
 }
 
 // maxFitRows bounds the tokens that a norm is read from: a gain needs a handful,

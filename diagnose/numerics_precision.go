@@ -27,6 +27,9 @@ func testPrecision(c *Context) []compare.Finding {
 	if f, ok := coarseGrid(c, ref, port); ok {
 		return []compare.Finding{f}
 	}
+	if f, ok := coarseProducts(c, ref, port); ok {
+		return []compare.Finding{f}
+	}
 	if f, ok := onlyRounding(c, ref, port); ok {
 		return []compare.Finding{f}
 	}
@@ -69,6 +72,66 @@ func coarseGrid(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 		return f, true
 	}
 	return compare.Finding{}, false
+}
+
+// productErrors are the errors that matrix products leave when their inputs are
+// rounded to a type, relative to the output, with some room on either side.
+var productErrors = []struct {
+	low, high float64
+	name      string
+}{
+	{1e-4, 9e-4, "TF32 or float16 (11 bits)"},
+	{9e-4, 7e-3, "bfloat16 (8 bits)"},
+	{7e-3, 3e-2, "8-bit integers or floats"},
+}
+
+// coarseProducts: a float32 port whose linear differs by what inputs rounded to a
+// narrower type would cause: evenly over tokens and dims, without direction.
+func coarseProducts(c *Context, ref, port *Tensor) (compare.Finding, bool) {
+	switch c.Tap {
+	case "q", "k", "v", "attn_out", "mlp_gate", "mlp_up", "mlp_out", "router_logits", "logits":
+	default:
+		return compare.Finding{}, false
+	}
+	e := distance(ref, port)
+	if unitOf(ref, port) > 0x1p-24 || e.below(c.FloorOf(c.At)) || c.inherited() || len(c.inputs(c.At)) == 0 || ref.Rows < minTokens {
+		return compare.Finding{}, false
+	}
+	alpha, resid := rowScales(ref, port)
+	if math.Abs(medianOf(alpha)-1) > 0.1*e.Token || greatest(resid) > 4*medianOf(resid) || least(resid) < medianOf(resid)/4 {
+		return compare.Finding{}, false
+	}
+	_, cols := colScales(ref, port)
+	if m := medianOf(cols); spreadOf(cols, m) > m/2 {
+		return compare.Finding{}, false
+	}
+	mean := meanDiff(ref, port)
+	if dot(mean, mean)*float64(ref.Rows) > 0.5*squareDiff(ref, port) {
+		return compare.Finding{}, false // an offset, not noise
+	}
+	for _, p := range productErrors {
+		if e.Token < p.low || e.Token >= p.high {
+			continue
+		}
+		f := c.signature("numerics.low_precision", trial{before: e, after: e, floor: c.localFloor(c.At), values: len(ref.Data)})
+		sides(&f, "float32 products", "products of inputs rounded to "+p.name)
+		f.Claim = fmt.Sprintf("the port's %s differs by %s, evenly over tokens and dims and in no direction, while its input agrees: products of inputs rounded to %s would do that", c.At, g2(e.Token), p.name)
+		f.For = append(f.For, fmt.Sprintf("relative error per token %s to %s, median scale off by %s", g2(least(resid)), g2(greatest(resid)), g2(math.Abs(medianOf(alpha)-1))))
+		f.Against = append(f.Against, "quantised weights look the same in one output; repeat in full precision to settle it")
+		f.Verify = "look for a matmul precision setting (allow_tf32, autocast), or quantised weights"
+		f.Fix = "compute this product in float32, or hold the comparison to the coarser floor"
+		return f, true
+	}
+	return compare.Finding{}, false
+}
+
+// squareDiff is Σ(port-ref)².
+func squareDiff(ref, port *Tensor) float64 {
+	var s float64
+	for i, v := range ref.Data {
+		s += (port.Data[i] - v) * (port.Data[i] - v)
+	}
+	return s
 }
 
 // gridNeighbours says whether the module's inputs lie on the same grid.

@@ -24,8 +24,8 @@ var linearTransforms = []TransformSpec{
 	{
 		Name:    "gain",
 		Params:  []TransformParam{{Name: "tap", Kind: argTap, Required: true, Doc: "a dumped norm's output; ref:TAP takes the reference's"}},
-		Doc:     "multiply by the weight of a norm, recovered from that norm's own dumped input and output",
-		Formula: "x := x ⊙ g, with g from TAP = norm(input of TAP) ⊙ g",
+		Doc:     "multiply by the weight of a norm, recovered from that norm's own dumped input and output, and add its bias where it has one",
+		Formula: "x := x ⊙ g + b, with g and b from TAP = norm(input of TAP) ⊙ g + b",
 		apply:   applyGain,
 	},
 	{
@@ -110,7 +110,11 @@ func applyGain(e *tryEnv, v *tryValue, a tryArgs) (*tryValue, error) {
 	i := -1
 	return mapValues(v, func(x float64) float64 {
 		i++
-		return x * n.Gain[i%v.Cols]
+		x *= n.Gain[i%v.Cols]
+		if n.Bias != nil {
+			x += n.Bias[i%v.Cols]
+		}
+		return x
 	}), nil
 }
 
