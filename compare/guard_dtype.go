@@ -2,6 +2,8 @@ package compare
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/layerparity/parity/dump"
 	"github.com/layerparity/parity/npy"
@@ -15,19 +17,47 @@ func guardDTypeView(p *part) []Guard {
 	var fixed []*Pair
 	var how string
 	candidates := 0
+	// readings holds what a side's 16-bit type turned out to be; plain counts
+	// the tensors of a type that agree as they are labelled.
+	readings, plain := make(map[labelled]npy.DType), make(map[labelled]int)
 	for _, pr := range p.Pairs {
-		if pr.err != nil || pr.Kind == dump.KindInput || pr.integers() && pr.Tap == "expert_ids" {
-			continue
+		for side, v := range pr.narrow() {
+			candidates++
+			label := labelled{side, v.DType}
+			if as, ok := p.tryViews(pr, v, side); ok {
+				fixed, how, readings[label] = append(fixed, pr), as, v.DType
+				break
+			}
+			if pr.rel != nil && energy(median(pr.rel)) <= guardTolerance {
+				plain[label]++
+			}
 		}
-		for _, v := range []*View{pr.Ref, pr.Port} {
-			if v.DType.Size() != 2 || v.DType == npy.Int16 && pr.Kind == dump.KindOther {
+	}
+	agree := len(fixed)
+	// What one tensor of a side turned out to be all are, those behind a fault
+	// of the model too.
+	for _, pr := range p.Pairs {
+		for side, v := range pr.narrow() {
+			label := labelled{side, v.DType}
+			as, ok := readings[label]
+			if !ok || plain[label] > 0 || slices.Contains(fixed, pr) {
 				continue
 			}
-			candidates++
-			if as, ok := p.tryViews(pr, v); ok {
-				fixed = append(fixed, pr)
-				how = as
-				break
+			pr.keepRaw()
+			v.DType = as
+			pr.fit(p.tokens)
+			pr.repaired("the %s's %s are %s bits", side, label.dtype, as)
+			fixed = append(fixed, pr)
+		}
+	}
+	if len(fixed) == 0 {
+		for _, pr := range p.Pairs {
+			for side, v := range pr.narrow() {
+				if v.DType.IsInt() && !pr.integers() {
+					g := one(Fail, remedy, "%s of the %s holds %s where floats belong, and neither as bfloat16 nor as float16 does it agree", pr.Name, side, v.DType)
+					g[0].Checkpoint = pr.Name
+					return g
+				}
 			}
 		}
 	}
@@ -40,15 +70,41 @@ func guardDTypeView(p *part) []Guard {
 	if err := p.sumPairs(fixed); err != nil {
 		return one(NotChecked, "", "%s", guardError(err))
 	}
-	g := one(Repaired, remedy, "%s: %d checkpoints agree under that reading only", how, len(fixed))
+	g := one(Repaired, remedy, "%s: %d checkpoints agree under that reading only", how, agree)
 	g[0].Checkpoint = fixed[0].Name
 	return g
 }
 
+// labelled is a type as one side's files call it.
+type labelled struct {
+	side  string
+	dtype npy.DType
+}
+
+// narrow yields the sides of a pair that hold 16 bits where floats belong.
+func (p *Pair) narrow() iter.Seq2[string, *View] {
+	return func(yield func(string, *View) bool) {
+		if p.err != nil || p.Kind == dump.KindInput || p.integers() && p.Tap == "expert_ids" {
+			return
+		}
+		for _, s := range []struct {
+			side string
+			v    *View
+		}{{"reference", p.Ref}, {"port", p.Port}} {
+			if s.v.DType.Size() != 2 || s.v.DType == npy.Int16 && p.Kind == dump.KindOther {
+				continue
+			}
+			if !yield(s.side, s.v) {
+				return
+			}
+		}
+	}
+}
+
 // tryViews reads one side's 16 bits as the other 16-bit floats and keeps the
 // reading that makes the pair agree.
-func (p *part) tryViews(pr *Pair, v *View) (how string, ok bool) {
-	labelled, wasProblem := v.DType, pr.problem
+func (p *part) tryViews(pr *Pair, v *View, side string) (how string, ok bool) {
+	label, wasProblem := v.DType, pr.problem
 	other := pr.Port
 	if v == pr.Port {
 		other = pr.Ref
@@ -64,24 +120,20 @@ func (p *part) tryViews(pr *Pair, v *View) (how string, ok bool) {
 		}
 	}
 	for _, as := range []npy.DType{npy.BFloat16, npy.Float16} {
-		if as == labelled {
+		if as == label {
 			continue
 		}
 		v.DType = as
 		pr.fit(p.tokens)
 		if pr.problem == "" {
 			if e, err := p.tokenError(pr.Ref, pr.Port, pr.Geo); err == nil && same(e, was) {
-				side := "port"
-				if v == pr.Ref {
-					side = "reference"
-				}
 				pr.keepRaw()
-				how = fmt.Sprintf("the %s's %s are %s bits", side, labelled, as)
+				how = fmt.Sprintf("the %s's %s are %s bits", side, label, as)
 				pr.repaired("%s", how)
 				return how, true
 			}
 		}
 	}
-	v.DType, pr.problem = labelled, wasProblem
+	v.DType, pr.problem = label, wasProblem
 	return "", false
 }

@@ -134,10 +134,16 @@ func rankOneGain(p *Pair) (ok bool, resid float64, err error) {
 	if len(x) != rows*cols || len(y) != rows*cols {
 		return false, 0, nil
 	}
-	s, _, r := fitRankOne(x, y, rows, cols)
 	// A norm's scale is the inverse of the token's RMS; a constant factor or a
-	// gain alone is no norm.
-	return r < 0.02 && inverseOfRMS(s, x, cols), r, nil
+	// gain alone is no norm. Either side may be the normed one.
+	for range 2 {
+		var s []float64
+		if s, _, resid = fitRankOne(x, y, rows, cols); resid < 0.02 && inverseOfRMS(s, x, cols) {
+			return true, resid, nil
+		}
+		x, y = y, x
+	}
+	return false, resid, nil
 }
 
 // inverseOfRMS tells whether s[t]·rms(x[t]) is the same for all tokens while s

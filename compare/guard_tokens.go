@@ -66,6 +66,17 @@ func tokenEdit(x, y []int64) (id, edit string) {
 	for tail < min(len(x), len(y))-head && x[len(x)-1-tail] == y[len(y)-1-tail] {
 		tail++
 	}
+	// A repeated id may stand at several places: the first one is named, so that
+	// a second BOS is "at 0".
+	if long := max(len(x), len(y)); len(x) != len(y) && head+tail == min(len(x), len(y)) {
+		all, n := x, long-head-tail
+		if len(y) > len(x) {
+			all = y
+		}
+		for head > 0 && all[head-1] == all[head+n-1] {
+			head, tail = head-1, tail+1
+		}
+	}
 	cut, put := x[head:len(x)-tail], y[head:len(y)-tail]
 	switch {
 	case len(cut) == 0:

@@ -12,7 +12,7 @@ import (
 const halfMax = 65504
 
 // guardOverflow looks for Inf that the dump made: the other side is beyond the
-// range of float16 there, and the next checkpoints of the same run are finite.
+// range of float16 there, and a later output of the same run is finite.
 func guardOverflow(p *part) []Guard {
 	for i, pr := range p.Pairs {
 		if pr.sums == nil || pr.sums.NonFinite.Mismatched == 0 {
@@ -32,36 +32,35 @@ func guardOverflow(p *part) []Guard {
 		if err := errors.Join(err1, err2); err != nil {
 			return one(NotChecked, "", "%s", guardError(err))
 		}
-		if !math.IsInf(u, 0) || !(math.Abs(v) > halfMax) || math.IsInf(v, 0) || !laterFinite(p.Pairs[i+1:], side) {
+		if !math.IsInf(u, 0) || !(math.Abs(v) > halfMax) || math.IsInf(v, 0) || !laterFinite(pr, p.Pairs[i+1:], side) {
 			continue
 		}
 		g := one(Fail, "save in float32 or bfloat16: float16 ends at 65504",
-			"the %s is infinite at %v where the other side is %.6g, and its later checkpoints are finite: the value overflowed when it was saved", side, pr.Geo.index(n.FirstMismatch), v)
+			"the %s is infinite at %v where the other side is %.6g, and a later output of the same run is finite: the value overflowed when it was saved", side, pr.Geo.index(n.FirstMismatch), v)
 		g[0].Checkpoint = pr.Name
 		return g
 	}
 	return one(Pass, "", "no infinity that only the dump could have made")
 }
 
-// laterFinite tells whether at least one later checkpoint exists and all later
-// ones of that side are finite.
-func laterFinite(later []*Pair, side string) bool {
-	seen := false
-	for _, pr := range later {
-		if pr.sums == nil {
+// laterFinite tells whether a later output of the same rows is finite on that
+// side: an infinity that the model computed would have gone on to it, as itself
+// or as NaN.
+func laterFinite(pr *Pair, later []*Pair, side string) bool {
+	for _, l := range later {
+		if l.sums == nil || l.Geo.Rows != pr.Geo.Rows || (l.Kind != dump.KindLayer && l.Kind != dump.KindFinalNorm && l.Kind != dump.KindLogits) {
 			continue
 		}
-		n := pr.sums.NonFinite
+		n := l.sums.NonFinite
 		bad := n.PortNaN + n.PortPosInf + n.PortNegInf
 		if side == "reference" {
 			bad = n.RefNaN + n.RefPosInf + n.RefNegInf
 		}
-		if bad > 0 {
-			return false
+		if bad == 0 {
+			return true
 		}
-		seen = true
 	}
-	return seen
+	return false
 }
 
 // valueAt reads one element of a view.

@@ -190,7 +190,7 @@ func (a *Array) NPY() []byte {
 // WriteFile writes one array.
 func (a *Array) WriteFile(t testing.TB, path string) {
 	t.Helper()
-	if err := npy.WriteFile(path, a.DType, a.Shape, a.Bytes()); err != nil {
+	if err := os.WriteFile(path, a.NPY(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
