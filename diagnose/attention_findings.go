@@ -243,7 +243,7 @@ func mapText(m []int, kv int) string {
 func sinkFinding(c *Context, ref, port *Tensor, g grid, r, p attnFound) (compare.Finding, bool) {
 	expr := p.expr(Port, "port:attn_probs") + " | target(port)"
 	switch {
-	case c.inherited():
+	case c.inherited(), r.sinks != nil && p.sinks != nil:
 	case p.sinks != nil:
 		expr = "normalize()"
 	default:
@@ -306,10 +306,13 @@ func sinkWords(c *Context, expr string, ref, port *Tensor, g grid, refSinks, por
 		with, without = without, with
 	}
 	f.Claim = fmt.Sprintf("%s's softmax has a sink (a learned score in the denominator that no value belongs to), %s's has none", with, without)
+	if refSinks != nil && portSinks != nil {
+		f.Claim = "both softmaxes have a sink for each head, with other scores"
+	}
 	f.Try = c.tryLine("%s", expr)
 	f.For = []string{
 		fmt.Sprintf("rows of probabilities sum to as little as %s in the reference, %s in the port", g6(1-loss(ref.Data, g)), g6(1-loss(port.Data, g))),
-		fmt.Sprintf("divided by their sums, the rows of the one with a sink are those of the other: rel_l2 %s (before %s), so scale and mask are the same", g2(t.after.Whole), g2(t.before.Whole)),
+		fmt.Sprintf("scale and mask are the same: with the sinks accounted for rel_l2 is %s (before %s)", g2(t.after.Whole), g2(t.before.Whole)),
 	}
 	f.Verify = "look for the sinks parameter in the checkpoint and for the extra column in the softmax; the token-0 invariant does not hold with one"
 	f.Fix = "add exp(sink) of each head to the softmax's denominator, or leave it out on both sides"

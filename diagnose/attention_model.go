@@ -41,6 +41,7 @@ func attentionOf(c *Context, side Side, probs *Tensor, g grid) (f attnFound, ok 
 			q, k, f.rope = qr, kr, &rule
 		}
 	}
+	q, probs, g = sampledQueries(q, probs, g)
 	x, _, err := attnScores(q, k, d, batch, headMap(g.Heads, kvs), 1)
 	if err != nil {
 		return f, false
@@ -69,6 +70,26 @@ func attentionOf(c *Context, side Side, probs *Tensor, g grid) (f attnFound, ok 
 		f = o
 	}
 	return f, f.misfit < 0.2
+}
+
+// sampledQueries keeps evenly spread queries of a long prompt (one request): a rule with a
+// few numbers needs no more, and the product of all with all is the dear part.
+func sampledQueries(q, probs *Tensor, g grid) (*Tensor, *Tensor, grid) {
+	if g.Blocks != g.Heads || g.T <= sampleRows {
+		return q, probs, g
+	}
+	step := (g.T + sampleRows - 1) / sampleRows
+	var some, cells []int
+	for t := (g.T - 1) % step; t < g.T; t += step {
+		some = append(some, t)
+	}
+	for h := range g.Heads {
+		for _, t := range some {
+			cells = append(cells, h*g.T+t)
+		}
+	}
+	g.T = len(some)
+	return q.takeRows(some), probs.takeRows(cells), g
 }
 
 // queriesKeys finds what the scores are made of: after the rotation, with the

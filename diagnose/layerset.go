@@ -87,7 +87,7 @@ func (c *Context) layersWith(tap string) []int {
 // rotationOf tells whether and how a layer rotates.
 func rotationOf(c *Context) (p layerProperty, ok bool) {
 	ref, port, ok := c.Pair(c.At)
-	if !ok {
+	if !ok || !ref.finite() || !port.finite() {
 		return p, false
 	}
 	r, q, ok := ropeRules(c, ref, port)

@@ -64,12 +64,12 @@ func ropeRules(c *Context, ref, port *Tensor) (r, p ropeFound, ok bool) {
 	unit := unitOf(ref, port)
 	switch {
 	case okRef && okPort:
-		r, ok = identifyRope(c, Ref, preRef, ref, d, ropePriors(c, Ref))
+		r, ok = identifyRope(c, c.positions(Ref, ref.Rows), preRef, ref, d, ropePriors(c, Ref))
 		if !ok || !r.good(unitOf(preRef, ref)) {
 			c.Note("rope at %s: the reference's tensor is no rotation of what it was dumped before (norm after the rotation, or a scale)", c.At)
 			return r, p, false
 		}
-		p, ok = identifyRope(c, Port, prePort, port, d, append([]ropeRule{r.rule}, ropePriors(c, Port)...))
+		p, ok = identifyRope(c, c.positions(Port, port.Rows), prePort, port, d, append([]ropeRule{r.rule}, ropePriors(c, Port)...))
 	default:
 		r, p, ok = ropeFromReference(c, ref, port, d)
 	}
@@ -102,13 +102,13 @@ func ropeFromReference(c *Context, ref, port *Tensor, d int) (r, p ropeFound, ok
 	for _, rule := range guessedRules(c) {
 		pos := c.positions(Ref, ref.Rows)
 		pre := ref.like(rule.rotate(ref.Data, ref.Rows, ref.Cols, d, pos, true))
-		q, found := identifyRope(c, Port, pre, port, d, append([]ropeRule{rule}, ropePriors(c, Port)...))
+		q, found := identifyRope(c, c.positions(Port, port.Rows), pre, port, d, append([]ropeRule{rule}, ropePriors(c, Port)...))
 		if !found || q.rule.Freqs != nil {
 			continue
 		}
 		if score := q.err * float64(1+q.params); score < occam*best {
 			best = score
-			m := measureTurns(pre, ref, d, rule.Layout, rule.Dims, pos)
+			m := measureTurns(pre, ref, d, geometry{rule.Layout, rule.Dims, rule.Start}, pos)
 			r, p, ok = ropeFound{rule: rule, err: m.errorOf(rule), turns: m}, q, true
 		}
 	}
@@ -179,7 +179,7 @@ func ropeOfFirstStep(c *Context, side Side) (ropeRule, bool) {
 	if !ok {
 		return ropeRule{}, false
 	}
-	f, ok := identifyRope(&d, side, pre, post, d.headDim(d.At, post.Cols), ropePriors(&d, side))
+	f, ok := identifyRope(&d, d.positions(side, post.Rows), pre, post, d.headDim(d.At, post.Cols), ropePriors(&d, side))
 	if !ok || !f.good(unitOf(pre, post)) {
 		return ropeRule{}, false
 	}
@@ -291,7 +291,7 @@ func (f *ropeFound) adopt(r ropeFound) {
 		q.RoundPos, q.RoundFreq, q.RoundAngle, q.RoundTable = o.RoundPos, o.RoundFreq, o.RoundAngle, o.RoundTable
 	})
 	try(func(q *ropeRule) { q.Sections, q.SectionOrder = r.rule.Sections, r.rule.SectionOrder })
-	if f.turns.dims == r.rule.Dims && f.turns.layout == r.rule.Layout {
+	if f.turns.geometry == (geometry{r.rule.Layout, r.rule.Dims, r.rule.Start}) {
 		try(func(q *ropeRule) { q.Den, q.Pairs = r.rule.Den, r.rule.Pairs })
 	}
 }
@@ -305,7 +305,7 @@ func (f ropeFound) still(c *Context, side Side) ropeFound {
 	if r, ok := ropeOfFirstStep(c, side); ok && !r.None {
 		r.Positions = []float64{0}
 		f.rule, f.params = r, 1
-		f.turns.layout, f.turns.dims = r.Layout, r.Dims
+		f.turns.geometry = geometry{r.Layout, r.Dims, r.Start}
 	}
 	return f
 }

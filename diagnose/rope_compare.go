@@ -137,6 +137,11 @@ func widthDiff(a, b ropeRule, headDim int) (ropeDiff, bool) {
 	}
 	d.ref = ta
 	switch {
+	case ta == tb && a.Start != b.Start:
+		d.ref, d.port = fmt.Sprintf("dims %d to %d", a.Start, a.Start+wa-1), fmt.Sprintf("dims %d to %d", b.Start, b.Start+wb-1)
+		d.claim = fmt.Sprintf("port rotates dims %d to %d of each head, reference dims %d to %d", b.Start, b.Start+wb-1, a.Start, a.Start+wa-1)
+		d.verify = "see which part of each head carries positions: heads with a part without positions in front (qk_nope_head_dim) rotate the rest"
+		d.fix = "rotate the dims that the reference rotates"
 	case ta != tb:
 		d.claim = fmt.Sprintf("port rotates %d of %d dims of a head, reference %d", tb, headDim, ta)
 	case wa != wb:

@@ -259,14 +259,17 @@ func ropeEvidence(c *Context, r, p ropeFound, t trial, own bool) []string {
 	out := []string{fmt.Sprintf("rel_l2 %s before, %s after turning the port's %s to the reference's rule (floor %s)", g2(t.before.Whole), g2(t.after.Whole), c.Tap, g2(t.floor))}
 	if own {
 		out[0] = fmt.Sprintf("the port's rule on the port's own input repeats its %s to rel_l2 %s", c.Tap, g2(t.after.Whole))
-		if f := p.turns; f != nil && r.rule.Layout == p.rule.Layout && r.rule.Dims == p.rule.Dims {
+		if f := p.turns; r.turns.geometry == f.geometry {
 			out = append(out, fmt.Sprintf("the reference's rule leaves %s there", g2(f.errorOf(r.rule))))
 		}
 	}
 	if !p.rule.None {
 		out = append(out, fmt.Sprintf("lengths of the %s pairs are kept to %s, so these dims are the port's pairs", p.rule.Layout, g2(p.shape)))
 	}
-	same := r.rule.Layout == p.rule.Layout && r.rule.Dims == p.rule.Dims
+	same := r.turns.geometry == p.turns.geometry
+	if f, ok := ntkFactor(r, p); ok {
+		out = append(out, fmt.Sprintf("the ratio of the thetas is %s^(d/(d-2)) with d = %d: NTK-aware scaling by %s on one side", g6(f), 2*r.turns.n, g6(f)))
+	}
 	if same && !r.rule.None && !p.rule.None && r.turns.n > 1 && r.turns.rows > 1 {
 		a, b := r.rule.frequencies(r.turns.headDim), p.rule.frequencies(p.turns.headDim)
 		last := len(a) - 1
@@ -282,6 +285,18 @@ func ropeEvidence(c *Context, r, p ropeFound, t trial, own bool) []string {
 		out = append(out, fmt.Sprintf("token 0, which no rotation turns, differs by %s, the last token by %s", g2(row0), g2(errorOfRow(c, r.turns.rows-1))))
 	}
 	return out
+}
+
+// ntkFactor recognises a theta that was raised by factor^(d/(d-2)), the NTK-aware
+// context extension, for factors that people use.
+func ntkFactor(r, p ropeFound) (float64, bool) {
+	d := float64(2 * r.turns.n)
+	if r.rule.None || p.rule.None || r.rule.Theta <= 0 || p.rule.Theta <= 0 || d <= 2 || r.rule.Theta == p.rule.Theta {
+		return 0, false
+	}
+	f := math.Exp(math.Abs(math.Log(p.rule.Theta/r.rule.Theta)) * (d - 2) / d)
+	near2 := math.Round(2*f) / 2
+	return near2, near2 >= 1.5 && near2 <= 64 && near(f, near2, 1e-4)
 }
 
 // errorOfRow is the relative error of one token at this checkpoint.

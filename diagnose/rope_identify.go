@@ -23,16 +23,16 @@ func (f ropeFound) good(unit float64) bool {
 	return f.err <= math.Max(4*unit, 2e-5) || f.shape <= math.Max(8*unit, 1e-4) && f.err <= 1.5*f.shape
 }
 
-// identifyRope finds the rule that turns pre into post. priors are rules that are
+// identifyRope finds the rule that turns pre into post, whose rows are stated to be
+// at pos. priors are rules that are
 // plausible beforehand (the manifest's, the other side's), simplest first; ok is
 // false where pre and post are not related by a rotation of pairs at all.
-func identifyRope(c *Context, side Side, pre, post *Tensor, headDim int, priors []ropeRule) (f ropeFound, ok bool) {
+func identifyRope(c *Context, pos [][]float64, pre, post *Tensor, headDim int, priors []ropeRule) (f ropeFound, ok bool) {
 	if headDim == 0 || pre.Rows != post.Rows || pre.Cols != post.Cols || pre.Rows == 0 || pre.Cols%headDim != 0 {
 		return f, false
 	}
-	pos := c.positions(side, pre.Rows)
 	if distance(post, pre).Whole <= 4*unitOf(pre, post)*0.1 {
-		m := measureTurns(pre, post, headDim, "half", 0, pos)
+		m := measureTurns(pre, post, headDim, geometry{layout: "half"}, pos)
 		none := ropeRule{None: true}
 		return ropeFound{rule: none, err: m.errorOf(none), turns: m}, true
 	}
@@ -100,7 +100,7 @@ func (s *ropeSearch) fit(r ropeRule) []ropeRule {
 		return nil
 	}
 	old, now := r, r
-	now.Layout, now.Dims, now.Freqs = s.m.layout, s.m.dims, nil
+	now.Layout, now.Dims, now.Start, now.Freqs = s.m.layout, s.m.dims, s.m.start, nil
 	if r.Freqs != nil {
 		if len(r.Freqs) != s.m.n {
 			return nil
@@ -230,7 +230,8 @@ func (s *ropeSearch) laws(fits []pairFit) []ropeRule {
 		}
 		fits = flipped
 	}
-	base := ropeRule{Layout: s.m.layout, Dims: s.m.dims, Negative: negative*2 > turning}
+	base := s.m.rule()
+	base.Negative = negative*2 > turning
 	den := 2 * n
 	var out []ropeRule
 	take := func(r ropeRule, params int) {
@@ -365,7 +366,8 @@ func (s *ropeSearch) snap(v float64, with func(float64) ropeRule) float64 {
 
 // free offers one frequency a pair: no law, but it says what the tensors do.
 func (s *ropeSearch) free(fits []pairFit) {
-	r := ropeRule{Layout: s.m.layout, Dims: s.m.dims, Freqs: make([]float64, s.m.n)}
+	r := s.m.rule()
+	r.Freqs = make([]float64, s.m.n)
 	for i, f := range fits {
 		if !f.ok {
 			return

@@ -15,21 +15,20 @@ import (
 // m being the rule's complex factor.
 type turns struct {
 	rows, n, headDim int
-	layout           string
-	dims             int
-	c                []complex128
-	before, after    []float64
+	geometry
+	c             []complex128
+	before, after []float64
 	// rest is Σ(post-pre)² of the dims outside the pairs, total is Σ post².
 	rest, total float64
 	pos         [][]float64
 }
 
 // measureTurns takes the sums. pre and post are rows × (heads·headDim).
-func measureTurns(pre, post *Tensor, headDim int, layout string, dims int, pos [][]float64) *turns {
-	r := ropeRule{Layout: layout, Dims: dims}
+func measureTurns(pre, post *Tensor, headDim int, shape geometry, pos [][]float64) *turns {
+	r := shape.rule()
 	n := r.width(headDim) / 2
 	m := &turns{
-		rows: pre.Rows, n: n, headDim: headDim, layout: layout, dims: dims, pos: pos,
+		rows: pre.Rows, n: n, headDim: headDim, geometry: shape, pos: pos,
 		c: make([]complex128, pre.Rows*n), before: make([]float64, pre.Rows*n), after: make([]float64, pre.Rows*n),
 	}
 	paired := make([]bool, headDim)
@@ -119,8 +118,13 @@ func relative(s, total float64) float64 {
 
 // geometry is a choice of pairs.
 type geometry struct {
-	layout string
-	dims   int
+	layout      string
+	dims, start int
+}
+
+// rule is the rotation without frequencies.
+func (g geometry) rule() ropeRule {
+	return ropeRule{Layout: g.layout, Dims: g.dims, Start: g.start}
 }
 
 // geometries lists the pairings that are tried: whole heads first, then the
@@ -154,7 +158,12 @@ func geometries(c *Context, pre, post *Tensor, headDim int) []geometry {
 		if w == headDim {
 			d = 0
 		}
-		out = append(out, geometry{"half", d}, geometry{"interleaved", d})
+		out = append(out, geometry{"half", d, 0}, geometry{"interleaved", d, 0})
+	}
+	// The trailing dims of each head, as heads with a part without positions in
+	// front have them.
+	for _, w := range widths[1:] {
+		out = append(out, geometry{"half", w, headDim - w}, geometry{"interleaved", w, headDim - w})
 	}
 	return out
 }
@@ -173,16 +182,30 @@ func changedWidth(pre, post *Tensor, headDim int) int {
 	return (last + 1) / 2 * 2
 }
 
-// bestTurns measures the geometry that fits best. A narrower width has to be
-// clearly better than the whole head to be taken.
+// geometryRows is how many rows decide on the pairing.
+const geometryRows = 64
+
+// bestTurns measures the geometry that fits best: chosen on a sample of rows, the
+// last ones among them, which have turned most. A narrower width has to be clearly
+// better than the whole head to be taken.
 func bestTurns(c *Context, pre, post *Tensor, headDim int, pos [][]float64) *turns {
-	var best *turns
+	x, y := pre, post
+	if pre.Rows > geometryRows {
+		var some []int
+		for i := range geometryRows {
+			some = append(some, (i+1)*pre.Rows/geometryRows-1)
+		}
+		x, y = pre.takeRows(some), post.takeRows(some)
+	}
+	var best geometry
 	bestErr := math.Inf(1)
-	for _, g := range geometries(c, pre, post, headDim) {
-		m := measureTurns(pre, post, headDim, g.layout, g.dims, pos)
-		if e := m.shapeError(); e < 0.7*bestErr-1e-12 {
-			best, bestErr = m, e
+	for _, g := range geometries(c, x, y, headDim) {
+		if e := measureTurns(x, y, headDim, g, nil).shapeError(); e < 0.7*bestErr-1e-12 {
+			best, bestErr = g, e
 		}
 	}
-	return best
+	if math.IsInf(bestErr, 1) {
+		return nil
+	}
+	return measureTurns(pre, post, headDim, best, pos)
 }

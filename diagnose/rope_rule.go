@@ -19,8 +19,9 @@ type ropeRule struct {
 	// Dims is the width that is paired up in each head, 0 for the whole head;
 	// Pairs of the Dims/2 pairs turn, 0 for all; Den is the exponent's
 	// denominator, 0 for Dims.
-	Dims, Pairs, Den int
-	Theta            float64
+	// Start is the first paired dim of each head (0: the leading dims turn).
+	Dims, Pairs, Den, Start int
+	Theta                   float64
 	// Freqs replaces the law by one frequency a pair.
 	Freqs []float64
 	// Scaling is "", "linear", "llama3" or "yarn"; Factor and the rest are its
@@ -61,9 +62,9 @@ func (r ropeRule) width(headDim int) int {
 // pair returns the two dims of pair i inside a head.
 func (r ropeRule) pair(i, headDim int) (int, int) {
 	if r.Layout == "interleaved" {
-		return 2 * i, 2*i + 1
+		return r.Start + 2*i, r.Start + 2*i + 1
 	}
-	return i, i + r.width(headDim)/2
+	return r.Start + i, r.Start + i + r.width(headDim)/2
 }
 
 // frequencies returns w_i for the pairs of a head, zero for pairs that stand.
@@ -238,6 +239,7 @@ func (r ropeRule) args() string {
 	}
 	word("layout", r.Layout)
 	num("dims", float64(r.Dims))
+	num("start", float64(r.Start))
 	num("pairs", float64(r.Pairs))
 	num("denominator", float64(r.Den))
 	word("scaling", r.Scaling)

@@ -186,7 +186,7 @@ func TestPositionsAreReadOffRowByRow(t *testing.T) {
 	r := ropeRule{Layout: "half", Theta: 10000}
 	post := pre.like(r.rotate(pre.Data, rows, 2*d, d, [][]float64{want}, false))
 	stated := [][]float64{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}
-	m := measureTurns(pre, post, d, "half", 0, stated)
+	m := measureTurns(pre, post, d, geometry{layout: "half"}, stated)
 	at, ok := m.rowPlaces(r)
 	if !ok {
 		t.Fatal("no positions were found")

@@ -26,6 +26,7 @@ var ropeParams = []TransformParam{
 	{Name: "theta", Kind: argNumber, Doc: "the base; the manifest's, else 10000"},
 	{Name: "layout", Kind: argWord, Words: []string{"half", "interleaved"}, Doc: "half: dims (i, i+d/2) are a pair; interleaved: (2i, 2i+1). half by default"},
 	{Name: "dims", Kind: argInt, Doc: "leading dims of each head that are paired; all by default"},
+	{Name: "start", Kind: argInt, Doc: "first paired dim of each head; 0 by default"},
 	{Name: "pairs", Kind: argInt, Doc: "pairs that turn, of dims/2"},
 	{Name: "denominator", Kind: argInt, Doc: "of the exponent; dims by default"},
 	{Name: "scaling", Kind: argWord, Words: []string{"linear", "llama3", "yarn"}},
@@ -53,7 +54,7 @@ var ropeParams = []TransformParam{
 // ruleOf reads a rope transform's arguments.
 func ruleOf(e *tryEnv, a tryArgs) ropeRule {
 	r := ropeRule{
-		Layout: a.word("layout", "half"), Dims: a.int("dims", 0), Pairs: a.int("pairs", 0), Den: a.int("denominator", 0),
+		Layout: a.word("layout", "half"), Dims: a.int("dims", 0), Start: a.int("start", 0), Pairs: a.int("pairs", 0), Den: a.int("denominator", 0),
 		Theta: a.num("theta", 0), Freqs: a.list("freqs"),
 		Scaling: a.word("scaling", ""), Factor: a.num("factor", 1), Low: a.num("low", 0), High: a.num("high", 0), Orig: a.num("original", 0),
 		BetaFast: a.num("beta_fast", 0), BetaSlow: a.num("beta_slow", 0), Mscale: a.num("mscale", 0), Negative: a.flag("negative"),
@@ -91,6 +92,8 @@ func (r ropeRule) check(d, rows int) error {
 	switch {
 	case r.Dims < 0 || r.Dims > d || r.Dims%2 != 0:
 		return fmt.Errorf("dims is %d; an even number up to the head's %d is needed", r.Dims, d)
+	case r.Start < 0 || r.Start+r.width(d) > d:
+		return fmt.Errorf("dims %d to %d are not in a head of %d", r.Start, r.Start+r.width(d)-1, d)
 	case !(r.Theta > 0) || r.Scaling != "" && !(r.Factor > 0):
 		return fmt.Errorf("theta and factor have to be positive")
 	case len(r.Positions) > 0 && rows%len(r.Positions) != 0:
