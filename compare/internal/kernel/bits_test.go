@@ -116,15 +116,30 @@ func TestNothingButTheValuesDecidesABitOfIncrements(t *testing.T) {
 		} else {
 			p.RefPrev = x.Port
 		}
+		c := Chain{
+			Ref:  []Operand{p.RefPrev, p.Ref, p.PortPrev, p.Ref},
+			Port: []Operand{p.PortPrev, p.Port, p.Port, p.RefPrev},
+			Rows: p.Rows, Cols: p.Cols,
+		}
 		bits := func(u tuning, workers int) string {
-			m, err := runIncrements(context.Background(), p, Options{Workers: workers}, u)
+			all, err := runChain(context.Background(), c, Options{Workers: workers}, u)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			one, err := RunIncrements(context.Background(), p, Options{Workers: workers})
 			if err != nil {
 				rt.Fatal(err)
 			}
 			var b strings.Builder
-			for _, r := range m {
-				for _, v := range []float64{r.D2, r.A2, r.B2, r.Dot} {
-					fmt.Fprintf(&b, "%x ", math.Float64bits(v))
+			for k, m := range all {
+				for i, r := range m {
+					v := []float64{r.D2, r.A2, r.B2, r.Dot}
+					if k == 0 && !sameBits(v, []float64{one[i].D2, one[i].A2, one[i].B2, one[i].Dot}) {
+						rt.Fatalf("row %d: %+v in a chain, %+v alone", i, r, one[i])
+					}
+					for _, x := range v {
+						fmt.Fprintf(&b, "%x ", math.Float64bits(x))
+					}
 				}
 			}
 			return b.String()

@@ -138,6 +138,18 @@ var avx512 = func() loops {
 			avx2.tile64(l[quads:], c, a[quads*n:], b[quads*n:], from, to)
 		}
 	}
+	lp.inc32 = func(l *incLanes, a0, a, b0, b []float32) {
+		n := whole(len(a), Lanes)
+		a0, b0, b = a0[:len(a)], b0[:len(a)], b[:len(a)]
+		inc32AVX512(&l.d2[0], first(a0), first(a), first(b0), first(b), n)
+		inc32Go(l, a0[n:], a[n:], b0[n:], b[n:])
+	}
+	lp.inc64 = func(l *incLanes, a0, a, b0, b []float64) {
+		n := whole(len(a), Lanes)
+		a0, b0, b = a0[:len(a)], b0[:len(a)], b[:len(a)]
+		inc64AVX512(&l.d2[0], first(a0), first(a), first(b0), first(b), n)
+		inc64Go(l, a0[n:], a[n:], b0[n:], b[n:])
+	}
 	return lp
 }()
 

@@ -36,33 +36,39 @@ func f16Value(h uint16) float32 {
 	return math.Float32frombits(sign | uint32(exp+112)<<23 | man<<13)
 }
 
-// Note: views, not copies, of a buffer that was allocated as float64s and is
-// therefore aligned. On a big-endian machine the bytes are swapped in place first.
+// view32 and view64 see the bytes as floats; the buffer was allocated as float64s and
+// is therefore aligned, and native has been called.
 
 func view32(b []byte) []float32 {
 	if len(b) == 0 {
 		return nil
 	}
-	v := unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
-	if cpu.IsBigEndian {
-		for i := range v {
-			v[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	}
-	return v
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)
 }
 
 func view64(b []byte) []float64 {
 	if len(b) == 0 {
 		return nil
 	}
-	v := unsafe.Slice((*float64)(unsafe.Pointer(&b[0])), len(b)/8)
-	if cpu.IsBigEndian {
-		for i := range v {
-			v[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+	return unsafe.Slice((*float64)(unsafe.Pointer(&b[0])), len(b)/8)
+}
+
+// native brings what was just read into the machine's order, where that is not the
+// file's and the elements are viewed rather than decoded.
+func native(t Type, b []byte) {
+	if !cpu.IsBigEndian {
+		return
+	}
+	switch t {
+	case F32:
+		for ; len(b) >= 4; b = b[4:] {
+			binary.NativeEndian.PutUint32(b, binary.LittleEndian.Uint32(b))
+		}
+	case F64:
+		for ; len(b) >= 8; b = b[8:] {
+			binary.NativeEndian.PutUint64(b, binary.LittleEndian.Uint64(b))
 		}
 	}
-	return v
 }
 
 func bytesOf(f []float64) []byte {

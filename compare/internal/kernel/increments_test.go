@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 )
 
@@ -80,5 +81,47 @@ func TestARowOfIncrementsThatIsNotFiniteIsNaN(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestAChainReadsEachCheckpointOnce walks the increments 1, 2, 4 of the reference and
+// 1, 2, 5 of the port.
+func TestAChainReadsEachCheckpointOnce(t *testing.T) {
+	const rows, cols = 300, 40
+	level := func(x float64) Operand {
+		v := make([]float64, rows*cols)
+		for i := range v {
+			v[i] = x
+		}
+		return operand(F32, v)
+	}
+	c := Chain{
+		Ref:  []Operand{level(0), level(1), level(3), level(7)},
+		Port: []Operand{level(0), level(1), level(3), level(8)},
+		Rows: rows, Cols: cols,
+	}
+	var read atomic.Int64
+	m, err := RunChain(context.Background(), c, Options{Progress: func(n int64) { read.Add(n) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := range rows {
+		for i, want := range []IncMoments{{0, 1, 1, 1}, {0, 4, 4, 4}, {1, 16, 25, 20}} {
+			want.D2, want.A2, want.B2, want.Dot = cols*want.D2, cols*want.A2, cols*want.B2, cols*want.Dot
+			if m[i][r] != want {
+				t.Fatalf("increment %d of row %d is %+v, want %+v", i, r, m[i][r], want)
+			}
+		}
+	}
+	if read.Load() != 4*2*4*rows*cols {
+		t.Errorf("%d bytes were read", read.Load())
+	}
+	for _, n := range []int{0, 1} {
+		if m, err := RunChain(context.Background(), Chain{Ref: c.Ref[:n], Port: c.Port[:n], Rows: rows, Cols: cols}, Options{}); err != nil || len(m) != 0 {
+			t.Errorf("a chain of %d: %v, %v", n, m, err)
+		}
+	}
+	if _, err := RunChain(context.Background(), Chain{Ref: c.Ref, Port: c.Port[:3], Rows: rows, Cols: cols}, Options{}); err == nil {
+		t.Error("a chain with a checkpoint missing on one side is summed")
 	}
 }

@@ -155,6 +155,22 @@ func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, rows
 //go:noescape
 func peak32AVX512(p *float32, x *float32, cols int, rows int, n int)
 
+// inc32AVX512 adds a row of increments to its lanes. A difference of two float32 is
+// rounded to float64, so no product is fused:
+//
+//	for i := range a {
+//		x := float64(a[i]) - float64(a0[i])
+//		y := float64(b[i]) - float64(b0[i])
+//		d, j := y-x, i%Lanes
+//		l.d2[j] += float64(d * d)
+//		l.a2[j] += float64(x * x)
+//		l.b2[j] += float64(y * y)
+//		l.dot[j] += float64(x * y)
+//	}
+//
+//go:noescape
+func inc32AVX512(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n int)
+
 // tile64AVX512 is tile32AVX512 for float64 values, where no product is exact and none is
 // fused:
 //
@@ -187,6 +203,20 @@ func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows
 //
 //go:noescape
 func peak64AVX512(p *float64, x *float64, cols int, rows int, n int)
+
+// inc64AVX512 is inc32AVX512 for float64 values:
+//
+//	for i := range a {
+//		x, y := a[i]-a0[i], b[i]-b0[i]
+//		d, j := y-x, i%Lanes
+//		l.d2[j] += float64(d * d)
+//		l.a2[j] += float64(x * x)
+//		l.b2[j] += float64(y * y)
+//		l.dot[j] += float64(x * y)
+//	}
+//
+//go:noescape
+func inc64AVX512(l *float64, a0 *float64, a *float64, b0 *float64, b *float64, n int)
 
 // f16AVX2 widens binary16 to binary32, exactly:
 //

@@ -787,6 +787,55 @@ across:
 	VZEROUPPER
 	RET
 
+// func inc32AVX512(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·inc32AVX512(SB), NOSPLIT, $0-48
+	MOVQ    a0+8(FP), AX
+	MOVQ    a+16(FP), CX
+	MOVQ    b0+24(FP), DX
+	MOVQ    b+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    l+0(FP), DI
+	VMOVUPD (DI), Z0
+	VMOVUPD 64(DI), Z1
+	VMOVUPD 128(DI), Z2
+	VMOVUPD 192(DI), Z3
+	TESTQ   SI, SI
+	JZ      done
+	SHLQ    $0x02, SI
+	ADDQ    SI, AX
+	ADDQ    SI, CX
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	NEGQ    SI
+
+loop:
+	VCVTPS2PD (CX)(SI*1), Z4
+	VCVTPS2PD (AX)(SI*1), Z6
+	VSUBPD    Z6, Z4, Z4
+	VCVTPS2PD (BX)(SI*1), Z5
+	VCVTPS2PD (DX)(SI*1), Z6
+	VSUBPD    Z6, Z5, Z5
+	VMULPD    Z4, Z5, Z6
+	VADDPD    Z6, Z3, Z3
+	VSUBPD    Z4, Z5, Z6
+	VMULPD    Z6, Z6, Z6
+	VADDPD    Z6, Z0, Z0
+	VMULPD    Z4, Z4, Z4
+	VADDPD    Z4, Z1, Z1
+	VMULPD    Z5, Z5, Z5
+	VADDPD    Z5, Z2, Z2
+	ADDQ      $0x00000020, SI
+	JNE       loop
+
+done:
+	VMOVUPD Z0, (DI)
+	VMOVUPD Z1, 64(DI)
+	VMOVUPD Z2, 128(DI)
+	VMOVUPD Z3, 192(DI)
+	VZEROUPPER
+	RET
+
 // func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV
 TEXT ·tile64AVX512(SB), NOSPLIT, $16-64
@@ -1045,6 +1094,55 @@ across:
 	ADDQ          BX, AX
 	DECQ          SI
 	JNE           row
+	VZEROUPPER
+	RET
+
+// func inc64AVX512(l *float64, a0 *float64, a *float64, b0 *float64, b *float64, n int)
+// Requires: AVX, AVX512F
+TEXT ·inc64AVX512(SB), NOSPLIT, $0-48
+	MOVQ    a0+8(FP), AX
+	MOVQ    a+16(FP), CX
+	MOVQ    b0+24(FP), DX
+	MOVQ    b+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    l+0(FP), DI
+	VMOVUPD (DI), Z0
+	VMOVUPD 64(DI), Z1
+	VMOVUPD 128(DI), Z2
+	VMOVUPD 192(DI), Z3
+	TESTQ   SI, SI
+	JZ      done
+	SHLQ    $0x03, SI
+	ADDQ    SI, AX
+	ADDQ    SI, CX
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	NEGQ    SI
+
+loop:
+	VMOVUPD (CX)(SI*1), Z4
+	VMOVUPD (AX)(SI*1), Z6
+	VSUBPD  Z6, Z4, Z4
+	VMOVUPD (BX)(SI*1), Z5
+	VMOVUPD (DX)(SI*1), Z6
+	VSUBPD  Z6, Z5, Z5
+	VMULPD  Z4, Z5, Z6
+	VADDPD  Z6, Z3, Z3
+	VSUBPD  Z4, Z5, Z6
+	VMULPD  Z6, Z6, Z6
+	VADDPD  Z6, Z0, Z0
+	VMULPD  Z4, Z4, Z4
+	VADDPD  Z4, Z1, Z1
+	VMULPD  Z5, Z5, Z5
+	VADDPD  Z5, Z2, Z2
+	ADDQ    $0x00000040, SI
+	JNE     loop
+
+done:
+	VMOVUPD Z0, (DI)
+	VMOVUPD Z1, 64(DI)
+	VMOVUPD Z2, 128(DI)
+	VMOVUPD Z3, 192(DI)
 	VZEROUPPER
 	RET
 

@@ -114,7 +114,11 @@ func (w *worker) read(k int, o *Operand, stride int, c cell, row, rows int) ([]b
 	dst := bytesOf(w.bufs[k])[:n]
 	first := o.First + int64(row)*int64(stride) + int64(c.col)
 	if c.cols == stride {
-		return dst, o.Src.ReadElements(dst, first, int64(rows*c.cols))
+		if err := o.Src.ReadElements(dst, first, int64(rows*c.cols)); err != nil {
+			return nil, err
+		}
+		native(o.Type, dst)
+		return dst, nil
 	}
 	step := c.cols * size
 	for r := range rows {
@@ -122,6 +126,7 @@ func (w *worker) read(k int, o *Operand, stride int, c cell, row, rows int) ([]b
 			return nil, err
 		}
 	}
+	native(o.Type, dst)
 	return dst, nil
 }
 

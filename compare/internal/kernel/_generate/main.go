@@ -19,11 +19,12 @@ func main() {
 	for _, e := range []element{f32, f64} {
 		tileAVX2(e)
 		peakAVX2(e)
-		inc(e)
+		inc(e, "AVX2", YMM)
 	}
 	for _, e := range []element{f32, f64} {
 		tileAVX512(e)
 		peakAVX512(e)
+		inc(e, "AVX512", ZMM)
 	}
 	half("f16AVX2", func(src operand.Mem, v reg.VecVirtual) {
 		VCVTPH2PS(src, v)

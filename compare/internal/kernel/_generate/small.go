@@ -6,24 +6,26 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// inc never fuses: an increment is rounded, so its products are not exact.
-func inc(e element) {
-	begin("inc"+e.bits+"AVX2", "func(l *float64, a0, a, b0, b *"+e.goType+", n int)")
+// inc never fuses: an increment is rounded, so its products are not exact. A sum is
+// eight lanes, so two vectors of AVX2 or one of AVX-512.
+func inc(e element, isa string, vec func() reg.VecVirtual) {
+	begin("inc"+e.bits+isa, "func(l *float64, a0, a, b0, b *"+e.goType+", n int)")
 	a0, a, b0, b, n, l := gp("a0"), gp("a"), gp("b0"), gp("b"), gp("n"), gp("l")
-	var sums [4][2]reg.VecVirtual
+	width := int(vec().Size()) / 8 // in lanes
+	var sums [4][]reg.VecVirtual   // d2, a2, b2, dot
 	for k := range sums {
-		for h := range sums[k] {
-			sums[k][h] = YMM()
-			VMOVUPD(off(l, 64*k+32*h), sums[k][h])
+		sums[k] = vectors(8/width, vec)
+		for h, v := range sums[k] {
+			VMOVUPD(off(l, 64*k+8*width*h), v)
 		}
 	}
-	d2, a2, b2, dot := sums[0], sums[1], sums[2], sums[3]
-	x, y, t := YMM(), YMM(), YMM()
+	x, y, t := vec(), vec(), vec()
 	unless0(n)
 	countUp(n, e.shift, a0, a, b0, b)
 	Label("loop")
-	for h := range 2 {
-		d := 4 * e.size * h
+	for h := range 8 / width {
+		add := func(k int, v reg.VecVirtual) { VADDPD(v, sums[k][h], sums[k][h]) }
+		d := width * e.size * h
 		e.load(at(a, n, d), x)
 		e.load(at(a0, n, d), t)
 		VSUBPD(t, x, x)
@@ -31,20 +33,20 @@ func inc(e element) {
 		e.load(at(b0, n, d), t)
 		VSUBPD(t, y, y)
 		VMULPD(x, y, t)
-		VADDPD(t, dot[h], dot[h])
+		add(3, t)
 		VSUBPD(x, y, t)
 		VMULPD(t, t, t)
-		VADDPD(t, d2[h], d2[h])
+		add(0, t)
 		VMULPD(x, x, x)
-		VADDPD(x, a2[h], a2[h])
+		add(1, x)
 		VMULPD(y, y, y)
-		VADDPD(y, b2[h], b2[h])
+		add(2, y)
 	}
 	next(8*e.size, n)
 	Label("done")
 	for k := range sums {
-		for h := range sums[k] {
-			VMOVUPD(sums[k][h], off(l, 64*k+32*h))
+		for h, v := range sums[k] {
+			VMOVUPD(v, off(l, 64*k+8*width*h))
 		}
 	}
 	end()
