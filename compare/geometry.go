@@ -96,28 +96,41 @@ func (g Geometry) index(flat int64) []int {
 }
 
 // reconcile makes two shapes one where that needs no guess: leading axes of
-// size 1 go, and [T, H, d] equals [T, H*d]. note says what was done; ok is false
-// for shapes that differ otherwise.
+// size 1 go, and [T, H, d] equals [T, H*d], with a batch axis before it or not.
+// note says what was done; ok is false for shapes that differ otherwise.
 func reconcile(ref, port []int) (shape []int, note string, ok bool) {
 	if slices.Equal(ref, port) {
 		return ref, "", true
 	}
-	r, p := dropOnes(ref), dropOnes(port)
-	if slices.Equal(r, p) {
-		return longer(ref, port, r), fmt.Sprintf("shapes %v and %v: leading axes of size 1 left out", ref, port), true
-	}
-	// Compare with the token axis kept where it is 1.
-	for _, c := range [][2][]int{{r, p}, {ref, port}, {ref, p}, {r, port}} {
-		a, b := c[0], c[1]
-		if len(a) == 3 && len(b) == 2 && a[0] == b[0] && a[1]*a[2] == b[1] {
-			return b, fmt.Sprintf("shapes %v and %v: heads and head_dim seen as one axis", ref, port), true
+	for i := range leadingOnes(ref) + 1 {
+		for j := range leadingOnes(port) + 1 {
+			if slices.Equal(ref[i:], port[j:]) {
+				return longer(ref, port, ref[i:]), fmt.Sprintf("shapes %v and %v: leading axes of size 1 left out", ref, port), true
+			}
 		}
-		if len(b) == 3 && len(a) == 2 && a[0] == b[0] && b[1]*b[2] == a[1] {
-			return a, fmt.Sprintf("shapes %v and %v: heads and head_dim seen as one axis", ref, port), true
+	}
+	for i := range leadingOnes(ref) + 1 {
+		for j := range leadingOnes(port) + 1 {
+			a, b := ref[i:], port[j:]
+			if len(a) < len(b) {
+				a, b = b, a
+			}
+			if mergesTo(a, b) {
+				return b, fmt.Sprintf("shapes %v and %v: heads and head_dim seen as one axis", ref, port), true
+			}
 		}
 	}
 	return nil, "", false
 }
+
+// mergesTo tells whether a is b with its last axis split in two.
+func mergesTo(a, b []int) bool {
+	n := len(b)
+	return n >= 2 && len(a) == n+1 && slices.Equal(a[:n-1], b[:n-1]) && a[n-1]*a[n] == b[n-1]
+}
+
+// leadingOnes counts the leading axes of size 1 that are not the last.
+func leadingOnes(s []int) int { return len(s) - len(dropOnes(s)) }
 
 // longer prefers the shape that keeps a token axis: [1, D] over [D].
 func longer(ref, port, dropped []int) []int {

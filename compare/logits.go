@@ -54,11 +54,14 @@ func (p *Pair) compareLogits() (out *Logits, err error) {
 func (l *Logits) add(ref, port []float64, last bool) {
 	l.Rows++
 	i, j := argmax(ref), argmax(port)
-	rms := 0.0
+	rms, n := 0.0, 0.0
 	for k := range ref {
-		rms += sq(port[k] - ref[k])
+		// Masked entries of the vocabulary are -Inf on both sides.
+		if d := port[k] - ref[k]; !math.IsNaN(d) && !math.IsInf(d, 0) {
+			rms, n = rms+d*d, n+1
+		}
 	}
-	rms = math.Sqrt(rms / float64(len(ref)))
+	rms = math.Sqrt(rms / n)
 	margin := ref[i] - second(ref, i)
 	if i != j {
 		l.ArgmaxEqual = false
