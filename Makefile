@@ -46,7 +46,8 @@ lint: $(VENV)/.done $(STATICCHECK) generate-check
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
-	$(VENV)/bin/ruff check --config pydumpers/pyproject.toml pydumpers testdata npy bench
+	cd pydumpers && $(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff check --config pydumpers/pyproject.toml --config 'lint.select = ["E", "F", "W", "I", "B"]' testdata npy $(wildcard bench)
 	cd pydumpers && $(VENV)/bin/mypy
 
 $(STATICCHECK):
