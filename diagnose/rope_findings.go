@@ -169,6 +169,11 @@ func positionList(x []float64) any {
 // ropeFindings turns differences into findings that share one proof: the port's
 // rule undone, the reference's done.
 func ropeFindings(c *Context, r, p ropeFound, diffs []ropeDiff) []compare.Finding {
+	if c.Step() > 0 {
+		// The what-if may be run on this step alone, where nothing tells how many
+		// tokens came before.
+		r, p = r.placed(), p.placed()
+	}
 	expr := strings.Join(compactSteps(p.rule.call("unrope"), r.rule.call("rope")), " | ")
 	params := max(1, p.params)
 	t, ok := tryTrial(c, expr, params)
@@ -221,6 +226,14 @@ func ropeFindings(c *Context, r, p ropeFound, diffs []ropeDiff) []compare.Findin
 	}
 	gatherSteps(c, out)
 	return out
+}
+
+// placed writes the positions of the rows into the rule.
+func (f ropeFound) placed() ropeFound {
+	if !f.rule.None && f.rule.Sections == nil && f.rule.Positions == nil {
+		f.rule.Positions, f.rule.Offset = f.effective(), 0
+	}
+	return f
 }
 
 // compactSteps drops transforms that do nothing.
