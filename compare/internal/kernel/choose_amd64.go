@@ -54,12 +54,12 @@ var avx2 = loops{
 	},
 	tile32: func(l []lanes, c *columns, a, b []float32, from, to int) {
 		n := checkTile(l, c, a, b, from, to)
-		tile32AVX2(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, len(l), whole(to-from, Lanes), from/stretch)
+		tile32AVX2(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, c.pitch, len(l), whole(to-from, Lanes), from/stretch)
 		tail32(l, c, a, b, to)
 	},
 	tile64: func(l []lanes, c *columns, a, b []float64, from, to int) {
 		n := checkTile(l, c, a, b, from, to)
-		tile64AVX2(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, len(l), whole(to-from, Lanes), from/stretch)
+		tile64AVX2(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, c.pitch, len(l), whole(to-from, Lanes), from/stretch)
 		tail64(l, c, a, b, to)
 	},
 	inc32: func(l *incLanes, a0, a, b0, b []float32) {
@@ -120,7 +120,7 @@ var avx512 = func() loops {
 		n := checkTile(l, c, a, b, from, to)
 		quads := whole(len(l), 4)
 		if quads > 0 {
-			tile32AVX512(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, quads, whole(to-from, Lanes), from/stretch)
+			tile32AVX512(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, c.pitch, quads, whole(to-from, Lanes), from/stretch)
 			tail32(l[:quads], c, a, b, to)
 		}
 		if quads < len(l) {
@@ -131,7 +131,7 @@ var avx512 = func() loops {
 		n := checkTile(l, c, a, b, from, to)
 		quads := whole(len(l), 4)
 		if quads > 0 {
-			tile64AVX512(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, quads, whole(to-from, Lanes), from/stretch)
+			tile64AVX512(&l[0].dot[0], &c.store[from], &a[from], &b[from], n, c.pitch, quads, whole(to-from, Lanes), from/stretch)
 			tail64(l[:quads], c, a, b, to)
 		}
 		if quads < len(l) {
@@ -157,7 +157,7 @@ var avx512 = func() loops {
 // number of columns.
 func checkTile[T any](l []lanes, c *columns, a, b []T, from, to int) int {
 	n := len(c.a2)
-	_, _, _, _ = a[:len(l)*n], b[:len(l)*n], c.store[:4*n], c.a2[from:to]
+	_, _, _, _ = a[:len(l)*n], b[:len(l)*n], c.store[:4*c.pitch], c.a2[from:to]
 	return n
 }
 

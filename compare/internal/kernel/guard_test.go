@@ -53,7 +53,7 @@ func TestNoLoopTouchesWhatLiesBesideItsVectors(t *testing.T) {
 						a32[i], b32[i] = float32(a64[i]), float32(b64[i])
 					}
 					l := as[lanes](guarded(t, rows*int(unsafe.Sizeof(lanes{})), atEnd))
-					c := newColumns(as[float64](guarded(t, 4*8*n, atEnd)))
+					c := newColumns(as[float64](guarded(t, 4*8*n, atEnd)), n)
 					eachChunk(n, func(from, to int) {
 						lp.peak32(as[float32](guarded(t, 4*rows, atEnd)), a32, n, from, to)
 						lp.peak64(as[float64](guarded(t, 8*rows, atEnd)), b64, n, from, to)

@@ -145,8 +145,7 @@ type block struct{ columns }
 
 // add adds o, whose rows lie below those of b.
 func (b *block) add(o *block, lp *loops) {
-	n := len(b.a2)
-	sums := 3 * n // a2, b2 and d2 lie one after the other
+	sums := 3 * b.pitch // a2, b2 and d2 lie one after the other
 	lp.add(b.store[:sums], o.store[:sums])
 	lp.max(b.max, o.max)
 }
@@ -165,12 +164,12 @@ func (p *blockPool) get(n int) *block {
 		b, p.free = p.free[k], p.free[:k]
 	}
 	p.mu.Unlock()
-	if b == nil || cap(b.store) < 4*n {
-		b = &block{columns{store: make([]float64, 4*n)}}
+	if b == nil || cap(b.store) < storeLen(n) {
+		b = &block{columns{store: make([]float64, storeLen(n))}}
 	}
-	s := b.store[:4*n]
+	s := b.store[:storeLen(n)]
 	clear(s)
-	b.columns = newColumns(s)
+	b.columns = newColumns(s, n)
 	return b
 }
 

@@ -56,17 +56,25 @@ func max8(l *[Lanes]float64) float64 {
 	return max(l[0], l[1], l[2], l[3], l[4], l[5], l[6], l[7])
 }
 
-// columns are the sums of a block of rows, by column: four planes of one store, one
-// after the other, as the assembly expects.
+// columns are the sums of a block of rows, by column: four planes of one store at
+// equal distances, as the assembly expects.
 type columns struct {
 	store           []float64
+	pitch           int // from plane to plane
 	a2, b2, d2, max []float64
 }
 
-// newColumns divides a store of 4·n zeros.
-func newColumns(store []float64) columns {
-	n := len(store) / 4
-	return columns{store, store[:n:n], store[n : 2*n : 2*n], store[2*n : 3*n : 3*n], store[3*n:]}
+// columnPad keeps the planes from lying at the same offset of a page, where a cache
+// would hold few of them at once beside four rows of either side.
+const columnPad = 128
+
+// storeLen is the length of a store for n columns.
+func storeLen(n int) int { return 4 * (n + columnPad) }
+
+// newColumns divides a store of zeros into planes of n columns.
+func newColumns(store []float64, n int) columns {
+	p := len(store) / 4
+	return columns{store, p, store[:n:n], store[p : p+n : p+n], store[2*p : 2*p+n : 2*p+n], store[3*p : 3*p+n : 3*p+n]}
 }
 
 // add adds one position to column i, unfused like lanes.add.

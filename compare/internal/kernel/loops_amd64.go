@@ -32,7 +32,7 @@ package kernel
 // Which of several lanes holds the maximum is not part of the result.
 //
 //go:noescape
-func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, pitch int, rows int, n int, first int)
 
 // peak32AVX2 finds the largest absolute value of each row; a NaN counts as larger
 // than an infinity, and that as larger than any number, as their bits are:
@@ -90,7 +90,7 @@ func inc32AVX2(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n i
 //	}
 //
 //go:noescape
-func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, pitch int, rows int, n int, first int)
 
 // peak64AVX2 is peak32AVX2 for float64 values.
 //
@@ -139,7 +139,7 @@ func inc64AVX2(l *float64, a0 *float64, a *float64, b0 *float64, b *float64, n i
 // Which of several lanes holds the maximum is not part of the result.
 //
 //go:noescape
-func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, pitch int, rows int, n int, first int)
 
 // peak32AVX512 finds the largest absolute value of each row; a NaN counts as larger
 // than an infinity, and that as larger than any number, as their bits are:
@@ -197,7 +197,7 @@ func inc32AVX512(l *float64, a0 *float32, a *float32, b0 *float32, b *float32, n
 //	}
 //
 //go:noescape
-func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, pitch int, rows int, n int, first int)
 
 // peak64AVX512 is peak32AVX512 for float64 values.
 //

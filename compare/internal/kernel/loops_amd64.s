@@ -16,20 +16,20 @@ DATA abs32<>+16(SB)/8, $0x7fffffff7fffffff
 DATA abs32<>+24(SB)/8, $0x7fffffff7fffffff
 GLOBL abs32<>(SB), RODATA|NOPTR, $32
 
-// func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+// func tile32AVX2(l *float64, c *float64, a *float32, b *float32, cols int, pitch int, rows int, n int, first int)
 // Requires: AVX, AVX2, CMOV, FMA3
-TEXT ·tile32AVX2(SB), NOSPLIT, $16-64
+TEXT ·tile32AVX2(SB), NOSPLIT, $16-72
 	MOVQ  a+16(FP), AX
 	MOVQ  b+24(FP), CX
 	MOVQ  c+8(FP), DX
 	MOVQ  cols+32(FP), BX
-	MOVQ  n+48(FP), SI
-	TESTQ SI, SI
+	MOVQ  pitch+40(FP), SI
+	MOVQ  n+56(FP), DI
+	TESTQ DI, DI
 	JZ    done
-	MOVQ  SI, (SP)
-	MOVQ  first+56(FP), SI
-	MOVQ  SI, 8(SP)
-	MOVQ  BX, SI
+	MOVQ  DI, (SP)
+	MOVQ  first+64(FP), DI
+	MOVQ  DI, 8(SP)
 	SHLQ  $0x03, SI
 	LEAQ  (SI)(SI*2), DI
 	SHLQ  $0x02, BX
@@ -41,7 +41,7 @@ stretch:
 	SUBQ    R8, (SP)
 	XORQ    R13, R13
 	MOVQ    l+0(FP), R12
-	MOVQ    rows+40(FP), R14
+	MOVQ    rows+48(FP), R14
 
 row:
 	LEAQ    (AX)(R13*1), R9
@@ -271,20 +271,20 @@ done:
 	VZEROUPPER
 	RET
 
-// func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+// func tile64AVX2(l *float64, c *float64, a *float64, b *float64, cols int, pitch int, rows int, n int, first int)
 // Requires: AVX, AVX2, CMOV
-TEXT ·tile64AVX2(SB), NOSPLIT, $16-64
+TEXT ·tile64AVX2(SB), NOSPLIT, $16-72
 	MOVQ  a+16(FP), AX
 	MOVQ  b+24(FP), CX
 	MOVQ  c+8(FP), DX
 	MOVQ  cols+32(FP), BX
-	MOVQ  n+48(FP), SI
-	TESTQ SI, SI
+	MOVQ  pitch+40(FP), SI
+	MOVQ  n+56(FP), DI
+	TESTQ DI, DI
 	JZ    done
-	MOVQ  SI, (SP)
-	MOVQ  first+56(FP), SI
-	MOVQ  SI, 8(SP)
-	MOVQ  BX, SI
+	MOVQ  DI, (SP)
+	MOVQ  first+64(FP), DI
+	MOVQ  DI, 8(SP)
 	SHLQ  $0x03, SI
 	LEAQ  (SI)(SI*2), DI
 	SHLQ  $0x03, BX
@@ -296,7 +296,7 @@ stretch:
 	SUBQ    R8, (SP)
 	XORQ    R13, R13
 	MOVQ    l+0(FP), R12
-	MOVQ    rows+40(FP), R14
+	MOVQ    rows+48(FP), R14
 
 row:
 	LEAQ    (AX)(R13*1), R9
@@ -539,20 +539,20 @@ done:
 	VZEROUPPER
 	RET
 
-// func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, rows int, n int, first int)
+// func tile32AVX512(l *float64, c *float64, a *float32, b *float32, cols int, pitch int, rows int, n int, first int)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV
-TEXT ·tile32AVX512(SB), NOSPLIT, $16-64
+TEXT ·tile32AVX512(SB), NOSPLIT, $16-72
 	MOVQ  a+16(FP), AX
 	MOVQ  b+24(FP), CX
 	MOVQ  c+8(FP), DX
 	MOVQ  cols+32(FP), BX
-	MOVQ  n+48(FP), SI
-	TESTQ SI, SI
+	MOVQ  pitch+40(FP), SI
+	MOVQ  n+56(FP), DI
+	TESTQ DI, DI
 	JZ    done
-	MOVQ  SI, (SP)
-	MOVQ  first+56(FP), SI
-	MOVQ  SI, 8(SP)
-	MOVQ  BX, SI
+	MOVQ  DI, (SP)
+	MOVQ  first+64(FP), DI
+	MOVQ  DI, 8(SP)
 	SHLQ  $0x03, SI
 	LEAQ  (SI)(SI*2), DI
 	SHLQ  $0x02, BX
@@ -566,7 +566,7 @@ stretch:
 	MOVQ    AX, R10
 	MOVQ    CX, R11
 	MOVQ    l+0(FP), R13
-	MOVQ    rows+40(FP), R14
+	MOVQ    rows+48(FP), R14
 
 quad:
 	MOVQ    DX, R12
@@ -836,20 +836,20 @@ done:
 	VZEROUPPER
 	RET
 
-// func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, rows int, n int, first int)
+// func tile64AVX512(l *float64, c *float64, a *float64, b *float64, cols int, pitch int, rows int, n int, first int)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV
-TEXT ·tile64AVX512(SB), NOSPLIT, $16-64
+TEXT ·tile64AVX512(SB), NOSPLIT, $16-72
 	MOVQ  a+16(FP), AX
 	MOVQ  b+24(FP), CX
 	MOVQ  c+8(FP), DX
 	MOVQ  cols+32(FP), BX
-	MOVQ  n+48(FP), SI
-	TESTQ SI, SI
+	MOVQ  pitch+40(FP), SI
+	MOVQ  n+56(FP), DI
+	TESTQ DI, DI
 	JZ    done
-	MOVQ  SI, (SP)
-	MOVQ  first+56(FP), SI
-	MOVQ  SI, 8(SP)
-	MOVQ  BX, SI
+	MOVQ  DI, (SP)
+	MOVQ  first+64(FP), DI
+	MOVQ  DI, 8(SP)
 	SHLQ  $0x03, SI
 	LEAQ  (SI)(SI*2), DI
 	SHLQ  $0x03, BX
@@ -863,7 +863,7 @@ stretch:
 	MOVQ    AX, R10
 	MOVQ    CX, R11
 	MOVQ    l+0(FP), R13
-	MOVQ    rows+40(FP), R14
+	MOVQ    rows+48(FP), R14
 
 quad:
 	MOVQ    DX, R12

@@ -109,14 +109,14 @@ func TestEveryImplementationSumsATileLikeTheReferenceLoop(t *testing.T) {
 		for _, n := range loopSizes() {
 			for rows := 1; rows <= tileRows; rows++ {
 				a, b := mixed(rng, n*rows), mixed(rng, n*rows)
-				start := make([]float64, 4*n)
+				start := make([]float64, 4*(n+rows%2)) // planes may be further apart than they are long
 				for i := range start {
 					start[i] = rng.Float64()
 				}
 				check := func(loop string, sum func(l []lanes, c *columns)) {
 					t.Helper()
 					gotLanes, wantLanes := make([]lanes, rows), make([]lanes, rows)
-					got, want := newColumns(slices.Clone(start)), newColumns(slices.Clone(start))
+					got, want := newColumns(slices.Clone(start), n), newColumns(slices.Clone(start), n)
 					sum(gotLanes, &got)
 					referenceTile(wantLanes, &want, a, b)
 					for r := range rows {

@@ -26,7 +26,7 @@ func (w *worker) scaleRow(m *Moments, a, b []float64) {
 	}
 	// The columns are scaled by themselves; these are thrown away.
 	var l [1]lanes
-	c := newColumns(make([]float64, 4*len(a)))
+	c := newColumns(make([]float64, 4*len(a)), len(a))
 	w.loops.tile64(l[:], &c, x, y, 0, len(a))
 	m.Dot, m.A2, m.B2, m.D2, m.Exp = sum8(&l[0].dot), sum8(&l[0].a2), sum8(&l[0].b2), sum8(&l[0].d2), e
 }

@@ -27,36 +27,35 @@ const (
 // columns, whose sums stay in the first-level cache from row to row. After a stretch
 // each row notes which lanes of its maximum grew.
 type tileLoop struct {
-	e               element
-	a, b, stride    reg.GPVirtual // the tile, and bytes from row to row
-	c, width, wide3 reg.GPVirtual // the columns: planes are width bytes apart
-	k               reg.GPVirtual // columns of the stretch
-	n, at           operand.Mem   // columns after it, its number
+	e                element
+	a, b, stride     reg.GPVirtual // the tile, and bytes from row to row
+	c, pitch, pitch3 reg.GPVirtual // the columns: planes are pitch bytes apart
+	k                reg.GPVirtual // columns of the stretch
+	n, at            operand.Mem   // columns after it, its number
 }
 
 // plane is eight columns of a2, b2, d2 or max.
 func (t *tileLoop) plane(c reg.GPVirtual, k, disp int) operand.Mem {
 	switch k {
 	case 1, 2:
-		return operand.Mem{Base: c, Index: t.width, Scale: uint8(k), Disp: disp}
+		return operand.Mem{Base: c, Index: t.pitch, Scale: uint8(k), Disp: disp}
 	case 3:
-		return operand.Mem{Base: c, Index: t.wide3, Scale: 1, Disp: disp}
+		return operand.Mem{Base: c, Index: t.pitch3, Scale: 1, Disp: disp}
 	}
 	return operand.Mem{Base: c, Disp: disp}
 }
 
 // open loads the parameters and opens the loop over stretches.
 func (t *tileLoop) open() {
-	t.a, t.b, t.c, t.stride = gp("a"), gp("b"), gp("c"), gp("cols")
-	t.width, t.wide3, t.k = GP64(), GP64(), GP64()
+	t.a, t.b, t.c, t.stride, t.pitch = gp("a"), gp("b"), gp("c"), gp("cols"), gp("pitch")
+	t.pitch3, t.k = GP64(), GP64()
 	t.n, t.at = AllocLocal(8), AllocLocal(8)
 	n := gp("n")
 	unless0(n)
 	MOVQ(n, t.n)
 	MOVQ(gp("first"), t.at)
-	MOVQ(t.stride, t.width)
-	SHLQ(operand.U8(3), t.width)
-	LEAQ(operand.Mem{Base: t.width, Index: t.width, Scale: 2}, t.wide3)
+	SHLQ(operand.U8(3), t.pitch)
+	LEAQ(operand.Mem{Base: t.pitch, Index: t.pitch, Scale: 2}, t.pitch3)
 	SHLQ(operand.U8(t.e.shift), t.stride)
 	Label("stretch")
 	MOVQ(operand.U32(stretch), t.k)
@@ -77,7 +76,7 @@ func (t *tileLoop) close() {
 
 // tileAVX2 goes along one row of a stretch at a time, its lanes in registers.
 func tileAVX2(e element) {
-	begin("tile"+e.bits+"AVX2", "func(l *float64, c *float64, a, b *"+e.goType+", cols, rows, n, first int)")
+	begin("tile"+e.bits+"AVX2", "func(l *float64, c *float64, a, b *"+e.goType+", cols, pitch, rows, n, first int)")
 	t := &tileLoop{e: e}
 	t.open()
 	pa, pb, pc, pl := GP64(), GP64(), GP64(), GP64()
@@ -152,7 +151,7 @@ func tileAVX2(e element) {
 // tileAVX512 goes along four rows of a stretch at a time: their lanes and the sums
 // of eight columns fill the registers. The number of rows is a multiple of four.
 func tileAVX512(e element) {
-	begin("tile"+e.bits+"AVX512", "func(l *float64, c *float64, a, b *"+e.goType+", cols, rows, n, first int)")
+	begin("tile"+e.bits+"AVX512", "func(l *float64, c *float64, a, b *"+e.goType+", cols, pitch, rows, n, first int)")
 	t := &tileLoop{e: e}
 	const quad = 4
 	t.open()
