@@ -133,7 +133,7 @@ func normPrecision(p normPair) (compare.Finding, bool) {
 	law := r.apply(x.Tensor)
 	err := distance(p.port, law)
 	floor := p.c.ruleFloor(p.port)
-	if !(err.Token < 0.1) || err.Token < exactFloors*floor {
+	if !(err.Token < 0.1) || err.Token < 2*normBound(p.port) {
 		return compare.Finding{}, false
 	}
 	best, tr := lowNorm{}, trial{}

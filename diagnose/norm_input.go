@@ -146,7 +146,7 @@ func (c *Context) readNormOf(s Side, name string, x operand) (best normFit, ok b
 	if !found || x.Rows != y.Rows || x.Cols != y.Cols {
 		return best, false
 	}
-	bound := exactFloors * c.Move(name).ruleFloor(y)
+	bound := normBound(y)
 	known := firstOf(c.Facts(s).RMSEps, c.Facts(Ref).RMSEps)
 	in, y := sampled(x.Tensor, y)
 	best = normFit{Resid: 2}
@@ -156,14 +156,14 @@ func (c *Context) readNormOf(s Side, name string, x operand) (best normFit, ok b
 	}
 	keep := func(f normFit) (good bool) {
 		enough := best.Resid
-		if best.Form == "none" || f.Bias != nil {
-			enough /= 2 // more parameters have to leave clearly less
+		if best.Resid < 2 {
+			enough /= 2 // the simpler form stays unless the next leaves clearly less
 		}
 		if !(f.Resid < enough) || f.Eps > 100*greatestMS(in, f.Width) {
 			return false
 		}
 		best = f
-		return best.Resid <= bound
+		return best.Resid <= bound/2 // no other form can leave clearly less
 	}
 	for _, centred := range []bool{false, true} {
 		for _, w := range c.normWidths(name, y.Cols) {
@@ -179,8 +179,13 @@ func (c *Context) readNormOf(s Side, name string, x operand) (best normFit, ok b
 	if f, fitted := fitLayerNorm(in, y); fitted {
 		keep(f)
 	}
-	return best, best.Resid <= bound
+	return best.at(known, in, y), best.Resid <= bound
 }
+
+// normBound is how far a norm's output may lie from its rule worked out on the
+// dumped input: two roundings, of the value and of its product with the weight,
+// or what sums in float32 lose.
+func normBound(y *Tensor) float64 { return max(2*unitOf(y, y), 8e-6) }
 
 // maxFitRows bounds the tokens that a norm is read from: a gain needs a handful,
 // an eps some hundred.

@@ -136,9 +136,9 @@ func blockErrors(ref, port *Tensor, n int, dims bool) []float64 {
 func rightAndWrong(e []float64, floor float64) (right, wrong []int, ok bool) {
 	for b, v := range e {
 		switch {
-		case v <= exactFloors*floor:
+		case v <= 2*floor:
 			right = append(right, b)
-		case v > 10*exactFloors*floor || v > 0.2:
+		case v > 0.5:
 			wrong = append(wrong, b)
 		default:
 			return nil, nil, false

@@ -36,7 +36,7 @@ func testRanks(c *Context) []compare.Finding {
 	if !okR || !okP {
 		return nil
 	}
-	for _, test := range []func(*Context, *Tensor, *Tensor, []*Tensor, []*Tensor) (compare.Finding, bool){partialSum, rankOrder, differentReplica} {
+	for _, test := range []func(*Context, *Tensor, *Tensor, []*Tensor, []*Tensor) (compare.Finding, bool){partialSum, rankOrder, differentReplica, replicaElsewhere} {
 		if f, ok := test(c, ref, port, r, p); ok {
 			return []compare.Finding{f}
 		}
@@ -186,6 +186,42 @@ func differentReplica(c *Context, ref, port *Tensor, r, p []*Tensor) (compare.Fi
 		}
 	}
 	return f, true
+}
+
+// replicaElsewhere: a reduced output is wrong though this rank's inputs are
+// right, since another rank fed it from a replica that differs.
+func replicaElsewhere(c *Context, ref, port *Tensor, _, p []*Tensor) (compare.Finding, bool) {
+	if c.Tap != "attn_out" && c.Tap != "mlp_out" || c.inherited() || !equalRanks(p, exactFloors*c.localFloor(c.At)) {
+		return compare.Finding{}, false
+	}
+	tap := "input_norm"
+	if c.Tap == "mlp_out" {
+		tap = "post_attn_norm"
+	}
+	for _, rank := range c.Ranks() {
+		src, ok := c.Part(c.Step(), rank)
+		if !ok || rank == c.Rank() {
+			continue
+		}
+		there := NewContext(src, c.TapName(tap), c.FloorOf, c.Note)
+		r, q, ok := there.Pair(there.At)
+		if !ok || there.inherited() || distance(r, q).Token <= there.FloorOf(there.At) {
+			continue
+		}
+		if mine, ok := c.Tensor(Ref, there.At); !ok || !distance(mine, r).below(exactFloors*c.localFloor(there.At)) {
+			continue // not a replica
+		}
+		e := distance(ref, port)
+		f := c.signature("parallel.replica", trial{before: e, after: e, floor: c.localFloor(c.At), values: len(ref.Data)})
+		sides(&f, "equal on all ranks", fmt.Sprintf("rank %d has another %s", rank, there.At))
+		f.Values["rank"] = rank
+		f.Claim = fmt.Sprintf("%s is wrong on every rank because rank %d feeds the sum from another %s, which is equal on all ranks of the reference", c.At, rank, there.At)
+		f.For = append(f.For, fmt.Sprintf("on rank %d %s differs by %s while its input agrees; on rank %d it agrees", rank, there.At, g2(distance(r, q).Whole), c.Rank()))
+		f.Verify = fmt.Sprintf("explain rank %d by itself (--rank %d); compare the replicated parameters over ranks right after loading", rank, rank)
+		f.Fix = "broadcast the replicated parameters from one rank, or load them on each"
+		return f, true
+	}
+	return compare.Finding{}, false
 }
 
 // forkStep is the first step at which the port's ranks differ at this

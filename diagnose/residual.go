@@ -77,9 +77,9 @@ func testResidual(c *Context) []compare.Finding {
 }
 
 // addUp solves for the sum at this context's checkpoint in one run. ok tells
-// whether the sum holds to that run's own rounding. The usual parts are tried
-// first, the normed ones only where they fail: they are nearly dependent on the
-// stream that they are norms of.
+// whether the sum holds to that run's own rounding. The usual parts come first,
+// and another set has to leave clearly less: the normed parts are nearly
+// dependent on the stream that they are norms of.
 func (c *Context) addUp(s Side, y *Tensor) (residualSum, bool) {
 	bound := exactFloors * c.ruleFloor(y)
 	best := residualSum{resid: math.Inf(1)}
@@ -92,16 +92,16 @@ func (c *Context) addUp(s Side, y *Tensor) (residualSum, bool) {
 		if !ok {
 			continue
 		}
-		snapped := sum.snap()
-		snapped.resid = distance(y, snapped.value()).Token
-		if snapped.resid <= max(2*sum.resid, bound) {
-			sum = snapped
+		for _, digits := range []int{0, 2, 3} {
+			tidy := sum.tidy(digits)
+			tidy.resid = distance(y, tidy.value()).Token
+			if tidy.resid <= 1.2*sum.resid+4*0x1p-24 {
+				sum = tidy
+				break
+			}
 		}
-		if sum.resid < best.resid {
+		if sum.resid < best.resid/1.5 {
 			best = sum
-		}
-		if best.resid <= bound {
-			return best, true
 		}
 	}
 	return best, best.resid <= bound
@@ -168,17 +168,12 @@ func (s residualSum) value() *Tensor {
 	return linear(parts, s.coef)
 }
 
-// snap rounds coefficients next to 0, 1 or three significant digits.
-func (s residualSum) snap() residualSum {
+// tidy rounds the coefficients to so many digits, as a config would hold them.
+func (s residualSum) tidy(digits int) residualSum {
 	n := residualSum{parts: s.parts, coef: make([]float64, len(s.coef))}
 	for i, v := range s.coef {
-		switch {
-		case math.Abs(v) < 2e-2:
-		case math.Abs(v-1) < 2e-2:
-			n.coef[i] = 1
-		default:
-			n.coef[i] = v
-		}
+		p := math.Pow(10, float64(digits))
+		n.coef[i] = math.Round(v*p) / p
 	}
 	return n
 }

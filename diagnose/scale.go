@@ -61,8 +61,8 @@ func constantScale(c *Context, ref, port *Tensor, alpha, resid []float64, a floa
 	}
 	if !ok {
 		// Rounding to 16 bits hides a scale next to 1 from the energy, not from
-		// the mean over tokens.
-		if !named || c.At != "post_embed" {
+		// the mean over dims.
+		if !(named && c.At == "post_embed" || t.explained() > 0.8 && len(alpha) >= minTokens) || !t.after.below(exactFloors*t.floor) {
 			return f, false
 		}
 		f = c.signature("scale.constant", t)
@@ -100,9 +100,9 @@ func fraction(a float64) string {
 }
 
 // scaleIsReal tells a scale from rounding: docs/decisions.md asks for a
-// deviation over 1e-4 and ten times the residual; a residual that is random
-// averages out over the dims, so where every token agrees on the scale to a
-// tenth of its deviation, that counts too.
+// deviation over 1e-4 and ten times the residual. A residual that is random
+// averages out over the dims: where nine tokens of ten agree on the scale to a
+// tenth of its deviation, three times the residual will do.
 func scaleIsReal(alpha, resid []float64, a float64, cols int, strictOK bool) bool {
 	dev := math.Abs(a - 1)
 	if !(dev > 1e-4) {
@@ -123,7 +123,7 @@ func scaleIsReal(alpha, resid []float64, a float64, cols int, strictOK bool) boo
 		return false
 	}
 	r := medianOf(resid)
-	if dev > 10*r {
+	if dev > 3*r {
 		return true
 	}
 	return strictOK && dev > 10*r/math.Sqrt(float64(cols))
