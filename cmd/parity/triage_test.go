@@ -125,7 +125,7 @@ func TestQuestionsAreAskedInOrder(t *testing.T) {
 	if status != 1 || !strings.Contains(out, "hang.uneven_batches: ") {
 		t.Errorf("status %d\n%s", status, out)
 	}
-	if strings.Index(errs, "What do you see?") < 0 || strings.Index(errs, "What do you see?") > strings.Index(errs, "At which stage?") {
+	if before, _, ok := strings.Cut(errs, "At which stage?"); !ok || !strings.Contains(before, "What do you see?") {
 		t.Errorf("asked\n%s", errs)
 	}
 }

@@ -115,8 +115,9 @@ func printable(line string, from, to int) string {
 	before, hit, after := plain(line[:from]), plain(line[from:to]), plain(line[to:])
 	hit = cut(hit, maxText, false)
 	left := max(maxText-utf8.RuneCountInString(hit), 0)
-	before = cut(before, left/3, true)
-	after = cut(after, left-min(left/3, utf8.RuneCountInString(before)), false)
+	// What comes before gets the room that what comes after leaves, at least a third.
+	before = cut(before, max(left-utf8.RuneCountInString(after), left/3), true)
+	after = cut(after, max(left-utf8.RuneCountInString(before), 0), false)
 	return strings.TrimSpace(before + hit + after)
 }
 

@@ -126,6 +126,22 @@ func TestManyMatchesKeepTheFirstAndAreCounted(t *testing.T) {
 	}
 }
 
+func TestALineIsCutAroundTheMatch(t *testing.T) {
+	whole := "some words before " + oom + " and some after"
+	if got := printable(whole, 18, 18+len(oom)); got != whole {
+		t.Errorf("a line that fits was cut: %q", got)
+	}
+	long := strings.Repeat("b", 1000) + oom + strings.Repeat("a", 1000)
+	got := printable(long, 1000, 1000+len(oom))
+	if n := len([]rune(got)); n > maxText+8 || !strings.HasPrefix(got, "... b") || !strings.HasSuffix(got, "a ...") || !strings.Contains(got, oom) {
+		t.Errorf("%d runes: %q", n, got)
+	}
+	end := strings.Repeat("b", 1000) + oom
+	if got := printable(end, 1000, len(end)); len([]rune(got)) != maxText+4 || !strings.HasSuffix(got, oom) {
+		t.Errorf("%d runes: %q", len([]rune(got)), got)
+	}
+}
+
 func TestForeignTextCannotReachTheTerminal(t *testing.T) {
 	text := "\x1b[31m" + oom + "\x1b]0;title\x07\x08\x00 \xff\xfe \u202e" + "\x1b[2J\n"
 	got := read(t, text).Hits[0].Found[0].Text

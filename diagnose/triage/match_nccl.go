@@ -1,6 +1,7 @@
 package triage
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -196,7 +197,8 @@ func compareRanks(logs []Log) (notes []string, found []evidence) {
 		}
 		if len(calls) > 1 {
 			var parts []string
-			for _, c := range slices.Sorted(maps.Keys(calls)) {
+			byRank := slices.SortedFunc(maps.Keys(calls), func(x, y string) int { return cmp.Compare(calls[x][0], calls[y][0]) })
+			for _, c := range byRank {
 				parts = append(parts, fmt.Sprintf("%s in %s", rankList(calls[c]), c))
 			}
 			why := "ranks wait in different collectives: " + strings.Join(parts, "; ")

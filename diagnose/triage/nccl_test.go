@@ -22,7 +22,7 @@ func TestRanksAreHeldAgainstEachOther(t *testing.T) {
 	}{
 		{"all wait in the same call", []string{w("0", 0, 7, "ALLREDUCE", 8) + w("0", 1, 7, "ALLREDUCE", 8)}, "", "hang.nccl_timeout"},
 		{"another call", []string{w("0", 0, 7, "BROADCAST", 8), w("0", 1, 7, "ALLREDUCE", 8), w("0", 2, 7, "ALLREDUCE", 8)},
-			"ranks 1-2 in ALLREDUCE SeqNum=7 NumelIn=8; rank 0 in BROADCAST SeqNum=7 NumelIn=8", "hang.collective_mismatch"},
+			"rank 0 in BROADCAST SeqNum=7 NumelIn=8; ranks 1-2 in ALLREDUCE SeqNum=7 NumelIn=8", "hang.collective_mismatch"},
 		{"another size", []string{w("0", 0, 7, "ALLREDUCE", 8) + w("0", 1, 7, "ALLREDUCE", 9)}, "NumelIn=9", "hang.collective_mismatch"},
 		{"one call behind", []string{w("0", 0, 7, "ALLREDUCE", 8) + w("0", 1, 8, "ALLREDUCE", 8)}, "SeqNum=8", "hang.collective_mismatch"},
 		{"another group's calls are its own", []string{w("0", 0, 7, "ALLREDUCE", 8) + w("1", 1, 3, "BROADCAST", 2)}, "", "hang.nccl_timeout"},

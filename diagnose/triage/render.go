@@ -125,6 +125,8 @@ type style struct {
 	item    func(string) string
 	// quote shows a foreign line, which must not be read as markup.
 	quote func(string) string
+	// note is a remark below an item.
+	note func(string) string
 }
 
 var textStyle = style{
@@ -132,6 +134,7 @@ var textStyle = style{
 	heading: func(s string) string { return s },
 	item:    func(s string) string { return "  " + s },
 	quote:   func(s string) string { return "      " + s },
+	note:    func(s string) string { return "      " + s },
 }
 
 var markdownStyle = style{
@@ -139,18 +142,25 @@ var markdownStyle = style{
 	heading: func(s string) string { return "## " + s + "\n" },
 	item:    func(s string) string { return "- " + s },
 	quote:   func(s string) string { return "\n  ```\n  " + strings.ReplaceAll(s, "```", "` ` `") + "\n  ```\n" },
+	note:    func(s string) string { return "  - " + s },
 }
 
 func renderText(w io.Writer, r *Result, s style) error {
 	p := printer{w: w}
 	for _, l := range r.Logs {
 		p.printf("%s\n", s.heading(fmt.Sprintf("log %s: %d lines, %d kinds of message recognised", l.Name, l.Lines, len(l.Hits))))
+		shown := map[int]bool{}
 		for _, h := range l.Hits {
 			p.printf("%s\n", s.item(fmt.Sprintf("%s -> %s%s", says(h.Matcher), strings.Join(h.Patterns, ", "), times(h.Count))))
 			for _, f := range h.Found {
-				p.printf("%s\n", s.quote(fmt.Sprintf("%d: %s", f.Line, f.Text)))
+				if shown[f.Line] {
+					p.printf("%s\n", s.note(fmt.Sprintf("line %d, as above", f.Line)))
+				} else {
+					p.printf("%s\n", s.quote(fmt.Sprintf("%d: %s", f.Line, f.Text)))
+				}
+				shown[f.Line] = true
 				if f.Note != "" {
-					p.printf("      %s\n", f.Note)
+					p.printf("%s\n", s.note(f.Note))
 				}
 			}
 		}
@@ -178,10 +188,10 @@ func renderText(w io.Writer, r *Result, s style) error {
 		p.printf("%s\n", s.item(fmt.Sprintf("%-28s  %s", x.Pattern.ID, x.Pattern.Title)))
 		for j, why := range x.Why {
 			if j == 3 {
-				p.printf("      and %d more reasons\n", len(x.Why)-3)
+				p.printf("%s\n", s.note(fmt.Sprintf("and %d more reasons", len(x.Why)-3)))
 				break
 			}
-			p.printf("      %s\n", why)
+			p.printf("%s\n", s.note(why))
 		}
 	}
 	p.printf("\n")
