@@ -77,6 +77,10 @@ func (p *Pair) status(entry *Pair) (Status, string) {
 	equal := (p.Out.Ints != nil && p.Out.Ints.Equal) ||
 		(p.sums != nil && p.sums.Whole.D2 == 0 && p.sums.Whole.Max == 0 && p.sums.NonFinite.Mismatched == 0)
 	switch {
+	case !s.bad && p.Geo.Rows*p.Geo.Cols == 0:
+		return Noted, "empty on both sides: nothing was compared"
+	case !s.bad && p.sums != nil && p.sums.Whole.N == 0:
+		return Noted, "no value is finite on both sides: nothing was compared"
 	case equal && !s.bad:
 		return Equal, ""
 	case !s.bad && p.Out.Ints != nil:

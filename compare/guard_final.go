@@ -27,7 +27,7 @@ func guardEmbedding(p *part) []Guard {
 	if pr.sums == nil {
 		return one(NotApplicable, "", "post_embed holds integers")
 	}
-	if pr.state.bad && !pr.state.benign {
+	if pr.state.bad && !pr.state.benign && pr.state.by != "threshold" { // a limit of the user's is no rounding
 		g := one(Fail, remedy, "%s (%s)", pr.state.reason, evidenceOf(pr))
 		g[0].Checkpoint = pr.Name
 		return g
