@@ -42,6 +42,6 @@
 // On amd64 with AVX2, FMA and F16C the loops are generated assembly
 // (_generate); with AVX-512 four rows are summed in registers at once; elsewhere,
 // and with PARITY_KERNEL=portable in the environment, they are the Go loops of
-// portable*.go. There is no NEON path: the Go loops are tested on arm64 under
-// emulation and give the bits of the golden file there.
+// portable*.go. There is no NEON path: under emulation the Go loops give the bits
+// of the golden file on arm64, and on s390x, whose byte order is the other.
 package kernel
