@@ -88,6 +88,9 @@ func (c *Context) normCandidates(s Side) []operand {
 // normOverflow: the mean square left float16's range on the way, which the input
 // predicts.
 func normOverflow(p normPair) (compare.Finding, bool) {
+	if distance(p.ref, p.port).below(p.c.FloorOf(p.c.At)) {
+		return compare.Finding{}, false
+	}
 	x := p.in[Port]
 	bad, predicted := 0, 0
 	var where []int
