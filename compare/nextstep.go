@@ -9,7 +9,7 @@ func nextStep(c *Comparison) string {
 		return "Mend what cannot be read, then compare again."
 	case Untrusted:
 		for _, g := range c.Guards {
-			if g.Status == Fail || g.Status == NotChecked && g.Remedy != "" {
+			if g.Status == Fail || dumperFaults[g.ID] && g.Status == Repaired || g.Status == NotChecked && g.Remedy != "" {
 				return fmt.Sprintf("Mend the dump first, no layer can be blamed: %s.", g.Remedy)
 			}
 		}

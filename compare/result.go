@@ -34,6 +34,9 @@ type Comparison struct {
 	Thresholds  Thresholds    `json:"thresholds"`
 	Warnings    []string      `json:"warnings"`
 	Findings    []Finding     `json:"findings"`
+	// Reasoning is what the shape of the error over tokens says, with numbers:
+	// the token-0 invariant and the table of signatures. Filled by explain.
+	Reasoning []string `json:"reasoning,omitempty"`
 	// NextStep is what to do now, in this case: step 2 of the protocol.
 	NextStep string `json:"next_step"`
 
@@ -278,6 +281,8 @@ type Logits struct {
 	RMSError Num `json:"rms_error"`
 	// Note says what a differing argmax means.
 	Note string `json:"note,omitempty"`
+	// noise is the typical error of a logit of the last row.
+	noise float64
 }
 
 // Unpaired is a checkpoint that only one side has.

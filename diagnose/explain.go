@@ -106,6 +106,11 @@ func (e *explainer) divergence() {
 			}
 		}
 	}
+	c := NewContext(src, at, floorOf(part), e.note)
+	e.c.Reasoning = append(e.c.Reasoning, Reasoning(c)...)
+	if c.Layer >= 0 && c.Tap != "layer" { // the signatures are told by the block's output
+		e.c.Reasoning = append(e.c.Reasoning, Reasoning(c.Move(LayerName(c.Layer, "")))...)
+	}
 	e.findings = append(e.findings, found...)
 	if len(found) > 0 {
 		e.downstream(src, part, at, found)
@@ -185,7 +190,11 @@ func (e *explainer) locate(f *compare.Finding, part *compare.Part) {
 	if l := part.Label(); l != "" && !strings.HasPrefix(f.Checkpoint, l) {
 		f.Checkpoint = l + "/" + f.Checkpoint
 	}
-	f.Try = strings.Replace(f.Try, "REF PORT", quote(e.c.Ref.Path)+" "+quote(e.c.Port.Path)+partFlags(part), 1)
+	flags := partFlags(part)
+	if strings.Contains(f.Try, "cache=true") {
+		flags = "" // it reads the steps before this one too; the place says which
+	}
+	f.Try = strings.Replace(f.Try, "REF PORT", quote(e.c.Ref.Path)+" "+quote(e.c.Port.Path)+flags, 1)
 }
 
 // partFlags are the flags that select a part.
@@ -245,7 +254,10 @@ func best(found []compare.Finding) []compare.Finding {
 		if c := cmp.Compare(proofRank[a.Proof], proofRank[b.Proof]); c != 0 {
 			return c
 		}
-		return cmp.Compare(left(a), left(b))
+		if c := cmp.Compare(left(a), left(b)); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Params, b.Params)
 	})
 	var out []compare.Finding
 	for _, f := range found {
@@ -262,7 +274,8 @@ func left(f compare.Finding) float64 {
 	if !(f.Before > 0) {
 		return 1
 	}
-	s := float64(f.After / f.Before)
+	// Below the floor nothing is left to compare: fewer parameters decide.
+	s := math.Max(float64(f.After), float64(f.Floor)) / float64(f.Before)
 	if !(s > 1e-12) {
 		s = 1e-12
 	}

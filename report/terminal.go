@@ -310,6 +310,12 @@ func (s *screen) logits(c *compare.Comparison) {
 
 // findings prints what explain found.
 func (s *screen) findings(c *compare.Comparison) {
+	if len(c.Reasoning) > 0 {
+		s.title("What the shape of the error says")
+		for _, r := range c.Reasoning {
+			s.line("-", r)
+		}
+	}
 	for i, f := range c.Findings {
 		s.title(fmt.Sprintf("Finding %d: %s at %s (%s)", i+1, clean(f.Cause), clean(f.Checkpoint), f.Proof))
 		s.line("claim", f.Claim)
