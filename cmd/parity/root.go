@@ -46,6 +46,7 @@ var commands = []func(*env) *cobra.Command{
 	newTryCmd,
 	newInspectCmd,
 	newPatternsCmd,
+	newTriageCmd,
 	newVersionCmd,
 }
 
