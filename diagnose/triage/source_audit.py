@@ -93,6 +93,8 @@ _DISTINCT = frozenset(
     reduce_scatter reduce_scatter_tensor _reduce_scatter_base all_to_all_single broadcast_object_list
     scatter_object_list monitored_barrier""".split()
 )
+# Wrappers of other packages: all_reduce_mean, all_gather_with_grad, ...
+_DISTINCT_PREFIXES = ("all_reduce_", "all_gather_", "reduce_scatter_", "all_to_all_", "allreduce_", "allgather_")
 _DIST_MODULES = (
     "torch.distributed", "deepspeed.comm", "paddle.distributed", "torch.distributed.nn", "torch.distributed.nn.functional",
     "torch.distributed._functional_collectives", "torch.distributed.distributed_c10d",
@@ -201,7 +203,11 @@ _RNG_GUARDS = frozenset(
 _NAN_CHECKS = frozenset("isnan isinf isfinite isneginf isposinf".split())
 _TENSOR_READS = frozenset("item any all isnan isinf isfinite".split())
 _CLOCKS = frozenset("time.time time.perf_counter time.monotonic time.process_time".split())
-_UNIFORM_WORDS = ("step", "epoch", "iter", "lr", "size", "dim", "version", "grad_norm", "total_norm")
+_UNIFORM_WORDS = ("step", "epoch", "iter", "lr", "size", "dim", "version")
+_AGREED_NORMS = ("grad_norm", "total_norm")  # clipping makes them the same on all ranks
+# Names of a loss that is this rank's own, and of data that is.
+_LOCAL_LOSSES = frozenset("loss loss_value train_loss batch_loss local_loss cur_loss current_loss step_loss".split())
+_LOCAL_DATA = frozenset("batch sample samples minibatch data tokens labels targets mask boxes inputs images frames".split())
 _SP_MARKS = (
     "sequence_parallel",
     "sp_size",
@@ -460,6 +466,8 @@ class Function:
         self.node = node
         self.body = body
         self.owner = owner  # the class, "" outside of one
+        arguments = getattr(node, "args", None)
+        self.parameters = {a.arg for a in ast.walk(arguments) if isinstance(a, ast.arg)} if arguments is not None else set()
         self.decorators = [last(dotted(d.func if isinstance(d, ast.Call) else d)) for d in getattr(node, "decorator_list", [])]
 
 
@@ -641,8 +649,10 @@ class Scope:
             word = last(name)
             if word in ("int", "str") and node.args:
                 return self.rank_value(node.args[0])
-            if word in ("get_ordinal", "process_index", "Get_rank", "global_rank", "local_rank"):
-                return Kind("rank")
+            if word in ("get_ordinal", "process_index", "Get_rank", "global_rank", "local_rank") or (
+                word == "rank" and not node.args
+            ):
+                return Kind("rank", axis="local" if word == "local_rank" else "")
             if word == "get_rank" or (word.startswith("get_") and self.rank_number(word[4:]) and "src" not in word):
                 argument = node.args[0] if node.args else keyword(node, "group", "process_group", "mesh_dim")
                 spoken = text(argument) if argument is not None and not is_const(argument, None) else ""
@@ -723,7 +733,9 @@ class Scope:
             kind = self.known.get(name) or self.known.get(name.split(".")[0])
             if kind is not None and kind.kind == "uniform":
                 continue
-            if any(w in last(name).lower() for w in _UNIFORM_WORDS):
+            if any(part.startswith(_UNIFORM_WORDS) for part in last(name).lower().split("_")) or last(name).endswith(
+                _AGREED_NORMS
+            ):
                 continue
             return False
         return True
@@ -748,7 +760,7 @@ class Scope:
             kind = self._compare(node)
             if kind is not None:
                 return kind if kind.kind == "rank" else None
-            return Kind("data") if self.data(node) else None
+            return Kind("data") if self.data(node) or self._local_value(node) else None
         if isinstance(node, ast.Call):
             word = last(dotted(node.func))
             if word in ("bool", "int") and len(node.args) == 1:
@@ -801,6 +813,39 @@ class Scope:
             axis=" ".join(axes), partly=any(k.partly for k in ranks) or bool(others), member=any(k.member for k in ranks)
         )
 
+    def _local_value(self, node: ast.Compare) -> bool:
+        """Comparisons that are known by names: a loss with a bound, the size of a batch with 0, a batch with None."""
+        if len(node.ops) != 1:
+            return False
+        left, op, right = node.left, node.ops[0], node.comparators[0]
+        if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+            sides = [dotted(side) for side in (left, right)]
+            if any(last(name) in _LOCAL_LOSSES and self.known.get(name) is None for name in sides if name):
+                return True
+        if is_const(right, None):
+            # batch = next(it, None): a parameter or an option that is None is so on all ranks.
+            return (
+                isinstance(left, ast.Name)
+                and left.id in _LOCAL_DATA
+                and left.id not in self.function.parameters
+                and left.id in self.known
+            )
+        if not is_const(right, 0):
+            return False
+        subject, name = left, dotted(left)
+        if isinstance(left, ast.Call) and name == "len()" and left.args:
+            subject = left.args[0]
+        elif name.endswith((".numel()", ".size()")) and isinstance(left, ast.Call) and isinstance(left.func, ast.Attribute):
+            subject = left.func.value
+        elif name.endswith(".shape[]") and isinstance(left, ast.Subscript) and isinstance(left.value, ast.Attribute):
+            subject = left.value.value
+        else:
+            return False
+        if not isinstance(subject, ast.Name) or subject.id not in _LOCAL_DATA:
+            return False
+        kind = self.known.get(subject.id)
+        return kind is None or kind.kind != "uniform"
+
     def _compare(self, node: ast.Compare) -> Kind | None:
         """A comparison with a rank in it: its kind, UNIFORM for idioms that all ranks agree on, None if there is no rank."""
         sides = [node.left] + list(node.comparators)
@@ -824,7 +869,12 @@ class Scope:
             return UNIFORM  # local_rank == -1, rank is None: is this a distributed run at all?
         if is_const(other, 0) and ((at == 0 and isinstance(op, ast.GtE)) or (at == 1 and isinstance(op, ast.LtE))):
             return UNIFORM  # rank >= 0
-        if "world_size" in text(other) and isinstance(op, (ast.Lt, ast.GtE)):
+        counts = last(dotted(other.func if isinstance(other, ast.Call) else other)) in (
+            "world_size",
+            "get_world_size",
+            "num_processes",
+        )
+        if counts and isinstance(op, (ast.Lt, ast.GtE)):
             return UNIFORM  # rank < world_size
         if self.rank_value(other):
             return kind._replace(member=True)
@@ -928,7 +978,7 @@ class Op(NamedTuple):
     """A collective: its name, what it is for, its group as written, and how it was reached."""
 
     name: str
-    kind: str  # "collective", "gather", "group", "backward"
+    kind: str  # "collective", "gather" (of the full state), "sharded" (a save that all ranks take part in), "group"
     group: str
     soft: bool
     maybe: bool  # under a condition of its own in the function that makes it
@@ -1071,58 +1121,64 @@ class Project:
     def collective(self, function: Function, call: ast.Call) -> Op | None:
         """The collective that a call is by itself, else None."""
         name = dotted(call.func)
-        if not name:
-            return None
-        module = function.module
-        full = module.canonical(name)
-        receiver, _, op = full.rpartition(".")
-        end = last(receiver).lower() if receiver else ""
-        written_end = last(name.rpartition(".")[0]).lower()
-        kind, soft = "", False
-        if (op in _C10D and (receiver in _DIST_MODULES or end in _DIST_RECEIVERS or written_end in _DIST_RECEIVERS)) or (
-            op in _DISTINCT
-            and receiver
-            and written_end not in ("self", "cls", "super()")
-            and self.resolve(function, call) is None
-        ):
-            kind = "collective"
-        elif op == "new_group" and (receiver in _DIST_MODULES or written_end in _DIST_RECEIVERS):
-            kind = "group"
-        elif (
-            (receiver.startswith("torch.distributed.checkpoint") and op in (_DCP | _DCP_STATE))
-            or (written_end == "dcp" and op in _DCP)
-            or (op in _GATHER_METHODS and (op == "full_tensor" or self.sharded or "deepspeed" in module.words))
-            or op == "GatheredParameters"
-            or (op == "save_checkpoint" and "deepspeed" in module.words and written_end.endswith(("engine", "model")))
-            or (
-                op == "save_checkpoint"
-                and written_end.endswith("trainer")
-                and any(w.startswith(("lightning", "pytorch_lightning")) for w in module.words)
-            )
-        ):
-            kind = "gather"
-        else:
-            for tail, methods in _FRAMEWORKS.items():
-                if written_end == tail or written_end.endswith("_" + tail) or (end == tail and tail != "comm"):
-                    if (
-                        tail == "comm"
-                        and "mpi4py" not in {v.split(".")[0] for v in module.imports.values()}
-                        and op not in _DISTINCT | {"barrier"}
-                    ):
-                        continue
-                    if op in methods:
-                        kind = "collective"
-                    elif (tail, op) in _SOFT:
-                        kind, soft = "gather", True
+        kind, soft = self._collective_kind(function, call, name) if name else ("", False)
         if not kind:
             return None
         group = keyword(call, "group", "process_group", "pg")
         if group is None:
             group = next((a for a in call.args[1:] if "group" in dotted(a).lower()), None)
-        shown_group = (
-            text(group) if group is not None and not is_const(group, None) and not text(group).endswith("group.WORLD") else ""
-        )
-        return Op(op, kind, shown_group, soft, False, name, ((module.shown, call.lineno, name),))
+        spoken = "" if group is None or is_const(group, None) or text(group).endswith("group.WORLD") else text(group)
+        return Op(last(name), kind, spoken, soft, False, name, ((function.module.shown, call.lineno, name),))
+
+    def _collective_kind(self, function: Function, call: ast.Call, name: str) -> tuple[str, bool]:
+        """The kind of an Op and whether it is soft; "" for a call that is no collective."""
+        module = function.module
+        receiver, _, op = module.canonical(name).rpartition(".")
+        end = last(receiver).lower()
+        written = last(name.rpartition(".")[0]).lower()
+        foreign = bool(receiver) and written not in ("self", "cls", "super()")
+        if op in _C10D and (receiver in _DIST_MODULES or end in _DIST_RECEIVERS or written in _DIST_RECEIVERS):
+            return "collective", False
+        if foreign and (op in _DISTINCT or op.startswith(_DISTINCT_PREFIXES)) and self.resolve(function, call) is None:
+            return "collective", False
+        if op == "all_gather" and written == "self" and "LightningModule" in module.bases.get(function.owner, []):
+            return "collective", False
+        if op == "new_group" and (receiver in _DIST_MODULES or written in _DIST_RECEIVERS):
+            return "group", False
+        if op in _DCP and (receiver.startswith("torch.distributed.checkpoint") or written == "dcp"):
+            return "sharded", False
+        if op in _DCP_STATE and receiver.startswith("torch.distributed.checkpoint"):
+            options = keyword(call, "options")
+            full = options is not None and "full_state_dict=True" in text(options, 400)
+            full = full or (isinstance(options, ast.Name) and "full_state_dict" in module.words)
+            return ("gather" if full else "sharded"), False
+        if self._gathers(module, call, op, written):
+            return "gather", False
+        for tail, methods in _FRAMEWORKS.items():
+            if not (written == tail or written.endswith("_" + tail) or (end == tail and tail != "comm")):
+                continue
+            if (
+                tail == "comm"
+                and op not in _DISTINCT | {"barrier"}
+                and "mpi4py" not in {v.split(".")[0] for v in module.imports.values()}
+            ):
+                continue
+            if op in methods:
+                return "collective", False
+            if (tail, op) in _SOFT:
+                return "gather", True
+        return "", False
+
+    def _gathers(self, module: Module, call: ast.Call, op: str, written: str) -> bool:
+        """Whether a call gathers a full, sharded state."""
+        deepspeed = "deepspeed" in module.words
+        if op == "full_tensor" or op == "GatheredParameters" or (op in _GATHER_METHODS and (self.sharded or deepspeed)):
+            return True
+        if op in ("state_dict_type", "set_state_dict_type"):
+            return "FULL_STATE_DICT" in text(call, 400)
+        if op == "save_checkpoint" and written.endswith("trainer"):
+            return any(w.startswith(("lightning", "pytorch_lightning")) for w in module.words)
+        return op == "save_checkpoint" and deepspeed and written.endswith(("engine", "model"))
 
     def found(self, function: Function, call: ast.Call) -> tuple[Op, ...]:
         """The collectives that a call makes, itself or through audited functions."""
@@ -1177,6 +1233,14 @@ class Project:
         if head == "numpy.random" and op not in _NP_NO_DRAW:
             return name
         if head == "random" and op in _PY_DRAWS and module.imports.get(name.split(".")[0]) in ("random", "random." + op):
+            return name
+        if (
+            isinstance(call.func, ast.Attribute)
+            and call.args
+            and "dropout" in op
+            and op == op.lower()
+            and not op.startswith(("set_", "get_"))
+        ):
             return name
         if (
             isinstance(call.func, ast.Attribute)
@@ -1455,7 +1519,7 @@ class Checker:
         for call in calls(body):
             out.extend(op.name for op in self.project.found(self.function, call))
             name = dotted(call.func)
-            if name in self.module.wrapped or name.rpartition(".")[0] in self.module.wrapped:
+            if name in self.module.wrapped or name.rpartition(".")[0] in self.module.wrapped or self.maybe_sharded(name):
                 out.append(name)
             elif self.syncs and isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
                 out.append("backward")
@@ -1479,7 +1543,7 @@ class Checker:
         ends_up = any(isinstance(s, ast.Raise) for s in handler.body)
         if not everywhere:
             for op in self.ops_of(handler.body):
-                if op.kind in ("collective", "gather") and not ends_up and "StopIteration" not in caught:
+                if op.kind in ("collective", "gather", "sharded") and not ends_up and "StopIteration" not in caught:
                     reason = "%s is called in the exception handler of line %d, which only the rank that failed enters"
                     self.add("collective-in-except", op.path[0][1], reason % (op.shown, handler.lineno), op)
                     break
@@ -1613,7 +1677,7 @@ class Checker:
                     self.add("collective-under-data", call.lineno, reason % (condition.shown, condition.line))
                     break
         for condition in reversed(conditions):
-            if condition.for_draws and condition.kind.kind == "rank" and not condition.kind.member:
+            if condition.for_draws and condition.kind.kind == "rank" and condition.kind.axis != "pp":
                 self.draw(call, condition)
                 break
 
@@ -1628,7 +1692,9 @@ class Checker:
             reason = "%s%s runs only where %s (line %d), which each rank evaluates on its own data"
             self.add("collective-under-data", call.lineno, reason % (op.shown, via, condition.shown, condition.line), op)
             return
-        rule = {"gather": "gather-under-rank", "group": "new-group-under-rank"}.get(op.kind, "collective-under-rank")
+        rule = {"gather": "gather-under-rank", "sharded": "gather-under-rank", "group": "new-group-under-rank"}.get(
+            op.kind, "collective-under-rank"
+        )
         reason = "%s%s must be called by every rank of its group and runs only where %s (line %d)"
         reason %= (op.shown, via, condition.shown, condition.line)
         severity = "warning" if condition.kind.partly else ""
@@ -1636,6 +1702,16 @@ class Checker:
             reason = "%s is a collective when the model is sharded (FSDP, DeepSpeed) and runs only where %s (line %d)"
             reason %= (op.shown, condition.shown, condition.line)
         self.add(rule, call.lineno, reason, op, "hint" if op.soft else severity)
+
+    def maybe_sharded(self, name: str) -> bool:
+        """Whether a call is the state_dict of a model that this file does not wrap, but could have been given wrapped."""
+        head, _, op = name.rpartition(".")
+        return (
+            op == "state_dict"
+            and head not in self.module.wrapped
+            and "model" in last(head).lower().split("_")
+            and bool(self.module.words & _SHARDED_MARKS)
+        )
 
     def sharded(self, call: ast.Call, condition: Condition) -> bool:
         """A sharded model's forward or state_dict on some ranks."""
@@ -1647,6 +1723,10 @@ class Checker:
         if head in self.module.wrapped and op == "generate":
             reason = "%s was wrapped by %s: its forward gathers parameters from all ranks and %s"
             self.add("sharded-model-under-rank", call.lineno, reason % (head, self.module.wrapped[head], where))
+            return True
+        if self.maybe_sharded(name):
+            reason = "%s.state_dict is a collective, or this rank's shard only, when the model is sharded, and %s"
+            self.add("gather-under-rank", call.lineno, reason % (head, where), severity="hint")
             return True
         if head in self.module.wrapped and op == "state_dict":
             if self.module.wrapped[head] == "FSDP":
@@ -1663,7 +1743,7 @@ class Checker:
         name = self.project.draw(self.module, call)
         where = "runs only where %s (line %d): the generators of the ranks part here" % (condition.shown, condition.line)
         if name:
-            severity = "hint" if self.shared_later(call) else ""
+            severity = "hint" if condition.kind.member or self.shared_later(call) else ""
             self.add(
                 "rng-under-rank", call.lineno, "%s draws from the default generator and %s" % (name, where), severity=severity
             )
@@ -1696,6 +1776,18 @@ class Checker:
                 reason = "the loop over %s holds %s (line %d), and nothing here makes the ranks' numbers of batches equal"
                 self.add("uneven-loop", node.lineno, reason % (iterated, ops[0].shown, ops[0].path[0][1]), ops[0])
             return
+        tested = names_in(source)
+        own = any(w in last(n).lower() for n in tested for w in ("loader", "has_next", "data_iter", "iterator", "queue"))
+        fetched = {
+            dotted(t)
+            for inner in inside(node.body)
+            if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and dotted(inner.value.func) == "next"
+            for t in inner.targets
+        }
+        if own or tested & fetched:
+            reason = "the loop goes on while %s, which is this rank's own, and holds %s (line %d)"
+            self.add("uneven-loop", node.lineno, reason % (text(source), ops[0].shown, ops[0].path[0][1]), ops[0])
+            return
         for inner in inside(node.body):
             if isinstance(inner, ast.Try):
                 fetches = any(isinstance(c.func, ast.Name) and c.func.id == "next" for c in calls(inner.body))
@@ -1715,14 +1807,12 @@ class Checker:
             return
         for call in calls(node.body):
             for op in self.project.found(self.function, call):
-                if op.kind != "gather" or op.name in _DCP:
+                if op.kind != "gather":
                     continue
                 shown = " ".join([p[2] for p in op.path] + [text(call, 400)]).lower()
                 if op.name == "full_tensor" and (
                     "_norm" in shown or not any(w in shown for w in ("save", "state", "ckpt", "checkpoint", "ema", "param"))
                 ):
-                    continue
-                if any("async_save" in p[2] for p in op.path):
                     continue
                 reason = "%s gathers the full state inside the training loop of line %d: every rank waits for it"
                 self.add("gather-in-loop", call.lineno, reason % (op.shown, node.lineno), op)

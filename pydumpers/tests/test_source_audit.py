@@ -533,6 +533,114 @@ WRONG = [
             torch.save(ema_model.state_dict(), "ema.pt")  # ! ema-from-shard
     """,
     ),
+    (
+        "the state of a model that may be sharded",
+        """
+        def save(model, rank):
+            if rank == 0:
+                torch.save(model.state_dict(), "x.pt")  # ! gather-under-rank
+    """,
+    ),
+    (
+        "the full state type on one rank, and in the loop",
+        """
+        def train(net, batches, rank):
+            for x in batches:
+                net(x).sum().backward()
+                with FSDP.state_dict_type(net, StateDictType.FULL_STATE_DICT):  # ! gather-in-loop
+                    state = net.state_dict()
+            if rank == 0:
+                with FSDP.state_dict_type(net, StateDictType.FULL_STATE_DICT):  # ! gather-under-rank
+                    state = net.state_dict()
+    """,
+    ),
+    (
+        "a part of the ranks, by comparison",
+        """
+        def step(rank, world_size, x):
+            if rank < world_size // 2:
+                dist.all_reduce(x)  # ! collective-under-rank
+            if rank % 2 == 0:
+                dist.all_reduce(x)  # ! collective-under-rank
+            if rank == world_size - 1:
+                dist.barrier()  # ! collective-under-rank
+            if not dist.get_rank():
+                dist.barrier()  # ! collective-under-rank
+    """,
+    ),
+    (
+        "other frameworks",
+        """
+        import horovod.torch as hvd
+        import torch_xla.core.xla_model as xm
+        from jax.experimental import multihost_utils
+        import jax
+        def step(x):
+            if hvd.rank() == 0:
+                hvd.allreduce(x)  # ! collective-under-rank
+            if xm.is_master_ordinal():
+                xm.rendezvous("saved")  # ! collective-under-rank
+            if jax.process_index() == 0:
+                multihost_utils.sync_global_devices("done")  # ! collective-under-rank
+    """,
+    ),
+    (
+        "wrappers of other packages, by their names",
+        """
+        from somewhere.dist_utils import all_reduce_mean
+        def step(rank, x, utils):
+            if rank == 0:
+                all_reduce_mean(x)  # ! collective-under-rank
+                utils.all_gather_with_grad(x)  # ! collective-under-rank
+    """,
+    ),
+    (
+        "Lightning's all_gather",
+        """
+        from lightning import LightningModule
+        class Net(LightningModule):
+            def on_train_end(self):
+                if self.trainer.is_global_zero:
+                    self.all_gather(self.x)  # ! collective-under-rank
+    """,
+    ),
+    (
+        "a dropout module on one rank",
+        """
+        class Net:
+            def forward(self, x, rank):
+                if rank == 0:
+                    x = self.attn_dropout(x)  # ! rng-under-rank
+                return x
+    """,
+    ),
+    (
+        "a loss with a bound, an empty batch, no batch",
+        """
+        def run(batches, model):
+            for batch in batches:
+                if batch is None:
+                    continue  # ! exit-on-data
+                if len(batch) == 0 or batch.shape[0] == 0:
+                    continue  # ! exit-on-data
+                loss = model(batch)
+                if loss > 100.0:
+                    continue  # ! exit-on-data
+                dist.all_reduce(loss)
+    """,
+    ),
+    (
+        "a while loop over this rank's own data",
+        """
+        def run(loader, it):
+            while loader.has_next():  # ! uneven-loop
+                dist.all_reduce(loader.take())
+            x = next(it, None)
+            while x is not None:  # ! uneven-loop
+                dist.all_reduce(x)
+                x = next(it, None)
+    """,
+    ),
 ]
 
 # Right programs: (why it is right, source).
@@ -892,6 +1000,48 @@ RIGHT = [
         def step(rank, x):
             if rank == 0:
                 dist.all_reduce(x)  # parity: ignore
+    """,
+    ),
+    (
+        "sizes that come from the configuration",
+        """
+        def run(model, args, x, kernel_size):
+            if len(args.layers) == 0 or kernel_size == 0:
+                return
+            if args.model is None:
+                return
+            dist.all_reduce(x)
+    """,
+    ),
+    (
+        "a loss that was reduced",
+        """
+        def run(batches, model):
+            for batch in batches:
+                loss = model(batch)
+                dist.all_reduce(loss)
+                if loss > 100.0:
+                    continue
+                dist.barrier()
+    """,
+    ),
+    (
+        "a sharded save by all, every so often",
+        """
+        import torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import get_model_state_dict
+        def train(model, batches):
+            for x in batches:
+                model(x).sum().backward()
+                dcp.async_save({"model": get_model_state_dict(model)}, checkpoint_id="x")
+    """,
+    ),
+    (
+        "rank below the number of ranks",
+        """
+        def run(rank, world_size, x):
+            if rank < world_size and rank >= 0:
+                dist.all_reduce(x)
     """,
     ),
 ]
