@@ -102,8 +102,8 @@ CEILING_SHARE, PEAK_RSS, SMALL_SECONDS = 0.70, 16e6, 0.010
 class Bench:
     """The programs that are measured, and where their files lie."""
 
-    def __init__(self, parity: Path, folder: Path, runs: int) -> None:
-        self.parity, self.folder, self.runs = parity, folder, runs
+    def __init__(self, parity: Path, folder: Path, runs: int, prefix: list[str]) -> None:
+        self.parity, self.folder, self.runs, self.prefix = parity, folder, runs, prefix
         subprocess.run(
             ["go", "build", "-o", f"{folder}/", "./bench/ceiling", "./bench/measure"],
             cwd=ROOT,
@@ -131,7 +131,7 @@ class Bench:
 
     def measure(self, runs: int, *commands: list[str]) -> list[dict]:
         """Whole processes, in turn, so that what disturbs one disturbs all."""
-        args = [str(self.folder / "measure"), "-n", str(runs)]
+        args = [*self.prefix, str(self.folder / "measure"), "-n", str(runs)]
         for c in commands:
             args += ["--", *c]
         # Some machines tell OpenBLAS which processor to assume: numpy is to choose.
@@ -278,8 +278,8 @@ PAGE = """# Speed
 
 Written by `python bench/bench.py --write docs/performance.md` on {date}; nothing here is typed in by hand.
 
-- Machine: {cpu}; Linux {linux}; load average {load} at the start. The machine is shared: compare the columns of
-  one table, not the tables of two days.
+- Machine: {cpu}; Linux {linux}; load average {load} at the start{prefix}. The machine is shared: compare the rows
+  of one table, not the tables of two days.
 - Versions: {parity}; numpy {numpy}{torch}.
 - `parity` and `ceiling` are timed as whole processes, from start to exit, in turn, {runs} times each (a quarter of it from
   1 GB on); the table has the
@@ -311,6 +311,7 @@ def main() -> None:
     """Run everything that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
+    parser.add_argument("--prefix", default="", metavar="COMMAND", help="what is measured runs under this, as 'chrt -r 20'")
     parser.add_argument("--quick", action="store_true", help="float32 only, few runs, no growth")
     args = parser.parse_args()
     parity = Path(os.environ.get("PARITY_BIN", ROOT / "bin" / "parity"))
@@ -321,7 +322,7 @@ def main() -> None:
     scripts = [n for n in NUMPY if n != "torch" or has_torch]
     load = f"{os.getloadavg()[0]:.1f}"
     with tempfile.TemporaryDirectory(prefix="parity-bench-") as tmp:
-        bench = Bench(parity, Path(tmp), runs)
+        bench = Bench(parity, Path(tmp), runs, args.prefix.split())
         tables = []
         for shape in (MAIN, SMALL, MANY):
             for dtype in DTYPES[: 1 if args.quick else None]:
@@ -342,6 +343,7 @@ def main() -> None:
             cpu=cpu(),
             linux=platform.release().split("-")[0],
             load=load,
+            prefix=f", everything measured under `{args.prefix}`" if args.prefix else "",
             parity=version,
             numpy=np.__version__,
             torch=torch_version() if has_torch else "; torch was not installed",
