@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/layerparity/parity/compare/internal/kernel"
 	"github.com/layerparity/parity/dump"
 )
 
@@ -237,6 +238,22 @@ func firstOf(parts []*part, o Options, raw bool) *First {
 	return nil
 }
 
+// cosines are the cosine of a whole tensor and of its median token.
+type cosines struct{ cos, median float64 }
+
+// withoutTies computes the cosines over the tokens that were not set aside; any
+// is false where none is left.
+func (p *Pair) withoutTies() (c cosines, any bool) {
+	m := kernel.Moments{MaxAt: -1}
+	var tokens []float64
+	for t, row := range tokenMoments(p.sums, p.Geo) {
+		if !p.ties[t] {
+			m, tokens = m.Add(row), append(tokens, row.OneMinusCos())
+		}
+	}
+	return cosines{m.Cos(), 1 - median(tokens)}, len(tokens) > 0
+}
+
 // crosses tells whether and by which figure a pair is below a cosine.
 func (p *Pair) crosses(limit Num, raw bool) *First {
 	first := func(by string, v float64) *First {
@@ -262,6 +279,13 @@ func (p *Pair) crosses(limit Num, raw bool) *First {
 			return nil // empty, or nothing finite on both sides: said elsewhere
 		}
 		cos, med = p.sums.Whole.Cos(), medianCos(p)
+		if len(p.ties) > 0 { // a choice that flipped inside the noise is none of the figures' business
+			rest, any := p.withoutTies()
+			if !any {
+				return nil
+			}
+			cos, med = rest.cos, rest.median
+		}
 	}
 	switch {
 	case !(cos >= float64(limit)):

@@ -62,13 +62,14 @@ func (l *Logits) add(ref, port []float64, last bool) {
 		}
 	}
 	rms = math.Sqrt(rms / n)
+	noise := typical(ref, port)
 	margin := ref[i] - second(ref, i)
 	if i != j {
 		l.ArgmaxEqual = false
 		l.Flips++
 		// The port's choice must be as close to the best, in the reference, as
-		// the error is large.
-		if ref[i]-ref[j] <= 2*rms {
+		// errors usually are: not as one outlier is.
+		if ref[i]-ref[j] <= 2*noise {
 			l.Ties++
 		}
 	}
@@ -79,7 +80,7 @@ func (l *Logits) add(ref, port []float64, last bool) {
 		return
 	}
 	l.ArgmaxRef, l.ArgmaxPort = i, j
-	l.Margin, l.RMSError = Num(margin), Num(rms)
+	l.Margin, l.RMSError, l.noise = Num(margin), Num(rms), min(rms, noise)
 	best := topIndices(ref, l.K)
 	shared := 0
 	for _, k := range topIndices(port, l.K) {
@@ -95,13 +96,28 @@ func (l *Logits) explain() string {
 	if l.ArgmaxRef == l.ArgmaxPort {
 		return ""
 	}
-	word := "larger than"
-	if l.Margin <= 2*l.RMSError {
-		word = "within twice"
+	margin, rms := float64(l.Margin), float64(l.RMSError)
+	text := fmt.Sprintf("argmax %d in the reference, %d in the port: the reference's margin is %.2g, ", l.ArgmaxRef, l.ArgmaxPort, margin)
+	switch {
+	case margin <= 2*l.noise:
+		return text + fmt.Sprintf("within twice the RMS error of %.2g: a flip inside the noise, no model bug by itself", rms)
+	case margin <= 2*rms:
+		return text + fmt.Sprintf("larger than the typical error of %.2g; a few logits alone make the RMS error %.2g", l.noise, rms)
 	}
-	return fmt.Sprintf("argmax %d in the reference, %d in the port: the reference's margin is %.2g, %s the RMS error of %.2g%s",
-		l.ArgmaxRef, l.ArgmaxPort, float64(l.Margin), word, float64(l.RMSError),
-		map[bool]string{true: ": a flip inside the noise, no model bug by itself", false: ""}[l.Margin <= 2*l.RMSError])
+	return text + fmt.Sprintf("larger than the RMS error of %.2g", rms)
+}
+
+// typical is the standard deviation that the median difference speaks for,
+// 1.4826 times its size: a few wrong logits do not raise it. NaN where nothing
+// is finite.
+func typical(ref, port []float64) float64 {
+	d := make([]float64, 0, len(ref))
+	for k := range ref {
+		if x := math.Abs(port[k] - ref[k]); !math.IsNaN(x) && !math.IsInf(x, 0) {
+			d = append(d, x)
+		}
+	}
+	return 1.4826 * median(d)
 }
 
 // argmax returns the lowest index of the largest number; NaN never wins.

@@ -83,11 +83,14 @@ func (p *part) flips(ids *Pair) (map[int]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	shape := dropOnes(ids.Ref.Record.Shape())
-	if len(shape) != 2 || len(x) != len(y) {
+	shape := ids.Ref.Record.Shape()
+	if len(shape) == 0 || len(x) != len(y) {
 		return nil, fmt.Errorf("expert_ids of shape %v is not [token, chosen]", shape)
 	}
-	tokens, k := shape[0], shape[1]
+	tokens, k := len(x), 1 // one choice a token
+	if n := len(shape); n > 1 && shape[n-1] > 0 {
+		tokens, k = len(x)/shape[n-1], shape[n-1]
+	}
 	var a, b []float64
 	// Logits that are off themselves explain nothing: the flips are their fault.
 	if router != nil && router.comparable() && router.Geo.Rows == tokens && energy(median(router.judged())) <= router.floor() {
