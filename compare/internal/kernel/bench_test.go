@@ -153,6 +153,7 @@ func BenchmarkLoops(b *testing.B) {
 			{"inc64", 32 * n, func() { lp.inc64(&inc, x64[:n], y64[:n], x64[n:2*n], y64[n:2*n]) }},
 			{"f16", 2 * n, func() { lp.f16(wide, raw) }},
 			{"bf16", 2 * n, func() { lp.bf16(wide, raw) }},
+			{"narrow", 4 * n, func() { lp.narrow(wide) }},
 			{"add", 6 * 8 * n, func() { lp.add(blk.store[:3*n], other.store[:3*n]) }},
 		} {
 			b.Run(c.name+"/"+lp.name, func(b *testing.B) {

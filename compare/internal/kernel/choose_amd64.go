@@ -86,6 +86,13 @@ var avx2 = loops{
 		bf16AVX2(first(dst), first(src), n)
 		bf16Go(dst[n:], src[2*n:])
 	},
+	narrow: func(x []float32) (bf16, f16 bool) {
+		var m [2]uint32
+		n := whole(len(x), 8)
+		narrowAVX2(&m[0], first(x), n)
+		bf16, f16 = narrowGo(x[n:])
+		return bf16 && m[0]&0xffff == 0, f16 && m[1] == 0
+	},
 	add: func(dst, src []float64) {
 		n := whole(len(dst), 4)
 		src = src[:len(dst)]

@@ -63,6 +63,7 @@ func TestNoLoopTouchesWhatLiesBesideItsVectors(t *testing.T) {
 					inc := &as[incLanes](guarded(t, int(unsafe.Sizeof(incLanes{})), atEnd))[0]
 					lp.inc32(inc, a32, b32, b32, a32)
 					lp.inc64(inc, a64, b64, b64, a64)
+					lp.narrow(a32)
 					lp.add(c.a2, c.b2)
 					lp.max(c.d2, c.max)
 					raw := guarded(t, 2*n*rows, atEnd)

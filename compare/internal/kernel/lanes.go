@@ -126,6 +126,9 @@ type loops struct {
 	f16  func(dst []float32, src []byte)
 	bf16 func(dst []float32, src []byte)
 
+	// narrow tells whether all values are bfloat16, and whether all are binary16.
+	narrow func(x []float32) (bf16, f16 bool)
+
 	// add and max fold src into dst.
 	add func(dst, src []float64)
 	max func(dst, src []float64)

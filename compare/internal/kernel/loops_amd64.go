@@ -236,6 +236,17 @@ func f16AVX2(dst *float32, src *byte, n int)
 //go:noescape
 func bf16AVX2(dst *float32, src *byte, n int)
 
+// narrowAVX2 tells whether all values are bfloat16, and whether all are binary16:
+//
+//	for _, v := range x {
+//		bits := math.Float32bits(v)
+//		bf16 = bf16 && bits&0xffff == 0
+//		f16 = f16 && isHalf(bits)
+//	}
+//
+//go:noescape
+func narrowAVX2(m *uint32, x *float32, n int)
+
 // addAVX2 adds one block of column sums to another:
 //
 //	for i := range dst {

@@ -1193,6 +1193,48 @@ done:
 	VZEROUPPER
 	RET
 
+// func narrowAVX2(m *uint32, x *float32, n int)
+// Requires: AVX, F16C
+TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
+	MOVQ   x+8(FP), AX
+	MOVQ   n+16(FP), CX
+	MOVQ   m+0(FP), DX
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	TESTQ  CX, CX
+	JZ     done
+	SHLQ   $0x02, CX
+	ADDQ   CX, AX
+	NEGQ   CX
+
+loop:
+	VMOVUPS   (AX)(CX*1), Y2
+	VORPS     Y2, Y0, Y0
+	VCVTPS2PH $0x00, Y2, X3
+	VCVTPH2PS X3, Y3
+	VCMPPS    $0x0c, Y3, Y2, Y3
+	VORPS     Y3, Y1, Y1
+	ADDQ      $0x00000020, CX
+	JNE       loop
+
+done:
+	VEXTRACTF128 $0x01, Y0, X3
+	VORPS        X3, X0, X0
+	VPSHUFD      $0x4e, X0, X3
+	VORPS        X3, X0, X0
+	VPSHUFD      $0xb1, X0, X3
+	VORPS        X3, X0, X0
+	VMOVSS       X0, (DX)
+	VEXTRACTF128 $0x01, Y1, X3
+	VORPS        X3, X1, X1
+	VPSHUFD      $0x4e, X1, X3
+	VORPS        X3, X1, X1
+	VPSHUFD      $0xb1, X1, X3
+	VORPS        X3, X1, X1
+	VMOVSS       X1, 4(DX)
+	VZEROUPPER
+	RET
+
 // func addAVX2(dst *float64, src *float64, n int)
 // Requires: AVX
 TEXT ·addAVX2(SB), NOSPLIT, $0-24

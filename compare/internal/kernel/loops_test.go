@@ -95,7 +95,7 @@ func mixed(rng *rand.Rand, n int) []float64 {
 	return v
 }
 
-func narrow(v []float64) []float32 {
+func toF32(v []float64) []float32 {
 	s := make([]float32, len(v))
 	for i, x := range v {
 		s[i] = float32(x)
@@ -129,7 +129,7 @@ func TestEveryImplementationSumsATileLikeTheReferenceLoop(t *testing.T) {
 					}
 				}
 				check("tile32", func(l []lanes, c *columns) {
-					eachChunk(n, func(from, to int) { lp.tile32(l, c, narrow(a), narrow(b), from, to) })
+					eachChunk(n, func(from, to int) { lp.tile32(l, c, toF32(a), toF32(b), from, to) })
 				})
 				for i := range a { // full 53-bit mantissas: every product is rounded
 					a[i] *= 1 + rng.Float64()
@@ -157,7 +157,7 @@ func TestEveryImplementationFindsThePeaks(t *testing.T) {
 				from := rng.IntN(n)
 				to := from + 1 + rng.IntN(n-from)
 				p32, p64 := make([]float32, rows), make([]float64, rows)
-				lp.peak32(p32, narrow(v), n, from, to)
+				lp.peak32(p32, toF32(v), n, from, to)
 				lp.peak64(p64, v, n, from, to)
 				for r := range rows {
 					want := 0.0
@@ -186,7 +186,7 @@ func TestAPeakThatIsNotFiniteShows(t *testing.T) {
 					}
 					v[i] = bad
 					p32, p64 := make([]float32, 1), make([]float64, 1)
-					lp.peak32(p32, narrow(v), n, 0, n)
+					lp.peak32(p32, toF32(v), n, 0, n)
 					lp.peak64(p64, v, n, 0, n)
 					if finite(float64(p32[0])) || finite(p64[0]) {
 						t.Fatalf("%s: %v at %d of %d went unseen", lp.name, bad, i, n)
@@ -210,7 +210,7 @@ func TestEveryImplementationSumsIncrementsLikeTheReferenceLoop(t *testing.T) {
 				v[k] = mixed(rng, n)
 			}
 			got := new(incLanes)
-			lp.inc32(got, narrow(v[0]), narrow(v[1]), narrow(v[2]), narrow(v[3]))
+			lp.inc32(got, toF32(v[0]), toF32(v[1]), toF32(v[2]), toF32(v[3]))
 			if want := referenceIncrements(v[0], v[1], v[2], v[3]); !same(got, want) {
 				t.Fatalf("%s inc32 of %d: %+v, want %+v", lp.name, n, got, want)
 			}

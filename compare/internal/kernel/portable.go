@@ -9,7 +9,8 @@ var portable = loops{
 	tile32: tile32Go, tile64: tile64Go,
 	inc32: inc32Go, inc64: inc64Go,
 	f16: f16Go, bf16: bf16Go,
-	add: addGo, max: maxGo,
+	narrow: narrowGo,
+	add:    addGo, max: maxGo,
 }
 
 // inc32Go adds a row of increments to its lanes. A difference of two float32 is

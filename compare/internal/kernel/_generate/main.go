@@ -33,6 +33,7 @@ func main() {
 		VPMOVZXWD(src, v)
 		VPSLLD(operand.U8(16), v, v)
 	})
+	narrow()
 	fold("addAVX2", VADDPD)
 	fold("maxAVX2", VMAXPD)
 	Generate()

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// portable holds the functions of ../portable*.go by name.
+// portable holds the functions of ../portable*.go and ../narrow.go by name.
 var portable = func() map[string]*ast.FuncDecl {
 	m := map[string]*ast.FuncDecl{}
-	for _, name := range []string{"portable.go", "portable32.go", "portable64.go"} {
+	for _, name := range []string{"portable.go", "portable32.go", "portable64.go", "narrow.go"} {
 		f, err := parser.ParseFile(token.NewFileSet(), "../"+name, nil, parser.ParseComments)
 		if err != nil {
 			log.Fatal(err)

@@ -70,6 +70,38 @@ func half(name string, widen func(operand.Mem, reg.VecVirtual)) {
 	end()
 }
 
+// narrow writes two words: the bits of all values together, and one that is not zero
+// if a value does not survive the way to binary16 and back. NaN counts as equal.
+func narrow() {
+	begin("narrowAVX2", "func(m *uint32, x *float32, n int)")
+	x, n, m := gp("x"), gp("n"), gp("m")
+	z := zeros(2)
+	bits, lost := z[0], z[1]
+	v, w := YMM(), YMM()
+	unless0(n)
+	countUp(n, 2, x)
+	Label("loop")
+	VMOVUPS(at(x, n, 0), v)
+	VORPS(v, bits, bits)
+	VCVTPS2PH(operand.U8(0), v, w.AsX())
+	VCVTPH2PS(w.AsX(), w)
+	const notEqualOrdered = 12 // NEQ_OQ
+	VCMPPS(operand.U8(notEqualOrdered), w, v, w)
+	VORPS(w, lost, lost)
+	next(32, n)
+	Label("done")
+	for i, s := range z {
+		VEXTRACTF128(operand.U8(1), s, w.AsX())
+		VORPS(w.AsX(), s.AsX(), s.AsX())
+		VPSHUFD(operand.U8(0x4e), s.AsX(), w.AsX())
+		VORPS(w.AsX(), s.AsX(), s.AsX())
+		VPSHUFD(operand.U8(0xb1), s.AsX(), w.AsX())
+		VORPS(w.AsX(), s.AsX(), s.AsX())
+		VMOVSS(s.AsX(), off(m, 4*i))
+	}
+	end()
+}
+
 // fold is dst[i] = op(dst[i], src[i]), four at a time.
 func fold(name string, op func(...operand.Op)) {
 	begin(name, "func(dst, src *float64, n int)")
