@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -14,11 +13,7 @@ import (
 func triaged(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	e := &env{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs}
-	root := newRootCmd(e)
-	root.AddCommand(newTriageCmd(e)) // whether or not the table has it yet
-	root.SetArgs(append([]string{"triage"}, args...))
-	status = finish(e, root.ExecuteContext(context.Background()))
+	status = run(t.Context(), append([]string{"triage"}, args...), &env{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs})
 	return status, out.String(), errs.String()
 }
 

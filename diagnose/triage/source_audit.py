@@ -296,7 +296,8 @@ def expressions(node: ast.AST) -> tuple[ast.AST, ...]:
         top = stack.pop()
         out.append(top)
         stack.extend(c for c in reversed(list(ast.iter_child_nodes(top))) if not isinstance(c, _INNER))
-    if isinstance(node, (ast.stmt, ast.Call)):
+    # Not of blocks: every level of nesting would hold its own copy.
+    if isinstance(node, ast.stmt) and not hasattr(node, "body"):
         _below[id(node)] = (node, tuple(out))
     return tuple(out)
 
@@ -308,11 +309,20 @@ def inside(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from expressions(node)
 
 
+_calls: dict[int, tuple[ast.AST, tuple[ast.Call, ...]]] = {}
+
+
 def calls(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
     """The calls of a block in source order."""
-    for node in inside(nodes):
-        if isinstance(node, ast.Call):
-            yield node
+    for node in nodes:
+        if isinstance(node, _INNER):
+            continue
+        known = _calls.get(id(node))
+        if known is None or known[0] is not node:
+            known = (node, tuple(sub for sub in expressions(node) if isinstance(sub, ast.Call)))
+            if isinstance(node, ast.stmt):
+                _calls[id(node)] = known
+        yield from known[1]
 
 
 def conditional_calls(body: Sequence[ast.stmt], maybe: bool) -> Iterator[tuple[ast.Call, bool]]:
@@ -494,6 +504,9 @@ class Module:
             self._note(node)
         self.distributed = bool(self.words & _DISTRIBUTED_WORDS) or any(
             v.startswith(_DISTRIBUTED_IMPORTS) for v in self.imports.values()
+        )
+        self.speaks_of_ranks = self.distributed or any(
+            w in _MAIN_NAMES or w in _DISTINCT or w.endswith("rank") for w in self.words
         )
 
     def _collect(self, node: ast.AST, owner: str) -> None:
@@ -1005,13 +1018,15 @@ class Project:
             for name, function in module.by_name.items():
                 self.function_names.setdefault(name, []).append(function)
         self.sharded = any(m.words & _SHARDED_MARKS for m in modules)
+        # Sources without a word of it have no flow to look at.
+        self.speaks_of_ranks = any(m.speaks_of_ranks for m in modules)
         self._attributes()
 
     def _attributes(self) -> None:
         """Attributes and globals that hold a test for a rank: self.master = rank == 0."""
         clash: set[str] = set()
         for module in self.modules:
-            for function in module.functions:
+            for function in module.functions if self.speaks_of_ranks else ():
                 scope = Scope(self, function)
                 for node in inside(function.body):
                     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
@@ -1921,6 +1936,8 @@ def check_ema(project: Project, report: Report) -> None:
     if not project.sharded:
         return
     for module in project.modules:
+        if not any("ema" in word.lower().split("_") for word in module.words):
+            continue
         for function in module.functions:
             words = {last(dotted(c.func)) for c in calls(function.body)}
             gathers = bool(
@@ -2003,7 +2020,7 @@ def audit(roots: Sequence[str]) -> dict[str, object]:
             modules.append(got)
     report = Report(modules)
     project = Project(modules)
-    for module in modules:
+    for module in modules if project.speaks_of_ranks else ():
         for function in module.functions:
             try:
                 Checker(project, function, report).run()
