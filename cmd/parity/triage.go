@@ -131,6 +131,9 @@ func (f *triageFlags) run(ctx context.Context, e *env) error {
 			r.Warnings = audit.Doubts()
 		}
 	}
+	if len(troubles) > 0 && len(r.Logs) == 0 && r.Source == nil && len(r.Answers) == 0 {
+		return errors.Join(troubles...) // nothing was looked at: no report
+	}
 	r.Conclude()
 	if err := triage.Render(e.Stdout, f.format, r); err != nil {
 		return fmt.Errorf("writing report: %w", err)

@@ -102,6 +102,9 @@ func TestStatusesOfTriage(t *testing.T) {
 		if status != c.status || !strings.Contains(errs, c.errs) || (c.errs == "") != (errs == "") {
 			t.Errorf("%s: status %d, want %d; %s", c.reason, status, c.status, errs)
 		}
+		if c.reason == "an empty log" && out != "" {
+			t.Errorf("%s: a report of nothing\n%s", c.reason, out)
+		}
 		if c.reason == "no such log, beside a good one" && !strings.Contains(out, "train.device_assert") {
 			t.Errorf("%s: what could be read is not shown\n%s", c.reason, out)
 		}
