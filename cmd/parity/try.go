@@ -28,7 +28,7 @@ Transforms:
 ` + transformHelp(),
 		Example: `  parity try ref/ port/ --at layer_00.q_rope --apply 'unrope(theta=10000) | rope(theta=500000)'
   parity try ref/ port/ --at layer_03.mlp_out --apply 'scale(0.5)'
-  parity try ref/ port/ --at layer_00.k --apply 'permute(interleaved)' --format json`,
+  parity try ref/ port/ --at layer_00.k --apply 'permute(interleaved_to_half, block=64)' --format json`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: dumpArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
