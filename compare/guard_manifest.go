@@ -3,10 +3,10 @@ package compare
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/layerparity/parity/dump"
+	"github.com/layerparity/parity/internal/lazy"
 	"github.com/layerparity/parity/npy"
 )
 
@@ -99,7 +99,7 @@ func guardStale(p *part) []Guard {
 }
 
 // quantSuffix is what file names of quantised weights end in.
-var quantSuffix = regexp.MustCompile(`[-._](q\d\w*|iq\d\w*|f16|bf16|f32|fp8|fp16|fp32|int8|int4|awq|gptq|gguf|onnx|safetensors)$`)
+var quantSuffix = lazy.Regexp(`[-._](q\d\w*|iq\d\w*|f16|bf16|f32|fp8|fp16|fp32|int8|int4|awq|gptq|gguf|onnx|safetensors)$`)
 
 // sameModel compares model ids by their last path element, without case, file
 // extension and quantisation.
@@ -107,7 +107,7 @@ func sameModel(x, y string) bool {
 	norm := func(s string) string {
 		s = strings.ToLower(path.Base(strings.ReplaceAll(s, `\`, "/")))
 		for {
-			t := quantSuffix.ReplaceAllString(s, "")
+			t := quantSuffix().ReplaceAllString(s, "")
 			if t == s {
 				return strings.NewReplacer("-", "", "_", "", ".", "").Replace(s)
 			}

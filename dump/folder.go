@@ -6,17 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/layerparity/parity/internal/lazy"
 	"github.com/layerparity/parity/npy"
 )
 
 var (
-	stepFolder = regexp.MustCompile(`^step[_-]?(\d{1,9})$`)
-	rankFolder = regexp.MustCompile(`^rank[_-]?(\d{1,9})$`)
+	stepFolder = lazy.Regexp(`^step[_-]?(\d{1,9})$`)
+	rankFolder = lazy.Regexp(`^rank[_-]?(\d{1,9})$`)
 )
 
 // openFolder opens a folder and the step and rank folders below it.
@@ -59,9 +59,9 @@ func (d *Dump) walk(dir string, step, rank int, o Options) error {
 			continue
 		}
 		s, r := step, rank
-		if m := stepFolder.FindStringSubmatch(name); m != nil && step < 0 {
+		if m := stepFolder().FindStringSubmatch(name); m != nil && step < 0 {
 			s, _ = strconv.Atoi(m[1])
-		} else if m := rankFolder.FindStringSubmatch(name); m != nil && rank < 0 {
+		} else if m := rankFolder().FindStringSubmatch(name); m != nil && rank < 0 {
 			r, _ = strconv.Atoi(m[1])
 		} else {
 			continue

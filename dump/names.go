@@ -1,7 +1,6 @@
 package dump
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -37,38 +36,40 @@ var tapAliases = map[string]string{
 	"Qcur": "q", "Kcur": "k", "Vcur": "v", "Qcur_normed": "q_norm", "Kcur_normed": "k_norm", "Qcur_rope": "q_rope", "Kcur_rope": "k_rope",
 }
 
-var (
-	// dottedLayer is a layer number after the list's name, under the prefixes
-	// that wrap one decoder. Other prefixes (visual., encoder.layers. beside
-	// decoder.layers.) stay names of their own: they are other towers.
-	dottedLayer = regexp.MustCompile(`^(?:model\.|transformer\.|module\.|language_model\.|gpt_neox\.|backbone\.|bert\.|encoder\.layer\b)*(?:layers\.layers|layers?|blocks?|h)?[._]?(\d{1,6})(?:[._](.+))?$`)
-	// dashedLayer is llama.cpp's style: tap, dash, layer.
-	dashedLayer = regexp.MustCompile(`^([A-Za-z_]+)-(\d{1,6})$`)
-	// layerWord keeps bare numbers ("7", "model.7") from being taken for layers.
-	layerWord = regexp.MustCompile(`(?:^|\.)(?:layers?|blocks?|h)[._]?\d`)
-	// outputSuffix is what MAX's print hook appends.
-	outputSuffix = regexp.MustCompile(`-output(?:_0)?$`)
-	towerPrefix  = regexp.MustCompile(`^(?:model\.|transformer\.|module\.|language_model\.|gpt_neox\.|backbone\.|bert\.)+`)
-)
+// towers are the prefixes that wrap one decoder. Names with other prefixes
+// (visual., encoder.layers. beside decoder.layers.) stay names of their own: they
+// belong to other towers.
+var towers = []string{"model.", "transformer.", "module.", "language_model.", "gpt_neox.", "backbone.", "bert."}
+
+// lists are the names of a list of layers, as the engines write them; longer
+// ones come before their beginnings. MAX's V3 modules write layers.layers, BERT
+// encoder.layer.
+var lists = []string{"layers.layers", "encoder.layer", "layers", "layer", "blocks", "block", "h"}
+
+// outputSuffixes are what MAX's print hook appends.
+var outputSuffixes = []string{"-output_0", "-output"}
 
 // Canonical parses the name of a checkpoint as any supported tool writes it.
 // Names it does not know are legal: they keep their spelling and KindOther.
 func Canonical(name string) Place {
-	n := outputSuffix.ReplaceAllString(name, "")
-	if m := dashedLayer.FindStringSubmatch(n); m != nil {
-		if layer, err := strconv.Atoi(m[2]); err == nil {
-			if tap, ok := canonicalTap(m[1]); ok {
-				return layerPlace(layer, tap)
-			}
+	n := name
+	for _, suffix := range outputSuffixes {
+		if s, ok := strings.CutSuffix(n, suffix); ok {
+			n = s
+			break
 		}
 	}
-	if m := dottedLayer.FindStringSubmatch(n); m != nil && layerWord.MatchString(n) {
-		if layer, err := strconv.Atoi(m[1]); err == nil {
-			tap, _ := canonicalTap(m[2])
+	if layer, tap, ok := dashedLayer(n); ok {
+		if tap, ok := canonicalTap(tap); ok {
 			return layerPlace(layer, tap)
 		}
 	}
-	for _, cand := range []string{n, towerPrefix.ReplaceAllString(n, "")} {
+	bare := withoutTower(n)
+	if layer, tap, ok := dottedLayer(bare); ok {
+		tap, _ = canonicalTap(tap)
+		return layerPlace(layer, tap)
+	}
+	for _, cand := range []string{n, bare} {
 		if alias, ok := topAliases[cand]; ok {
 			cand = alias
 		}
@@ -81,6 +82,65 @@ func Canonical(name string) Place {
 	}
 	return Place{Name: name, Kind: KindOther, Layer: -1}
 }
+
+// withoutTower cuts the prefixes of towers off, however many there are.
+func withoutTower(n string) string {
+	for i := 0; i < len(towers); i++ {
+		if s, ok := strings.CutPrefix(n, towers[i]); ok {
+			n, i = s, -1
+		}
+	}
+	return n
+}
+
+// dashedLayer reads llama.cpp's style: tap, dash, layer ("Qcur-7").
+func dashedLayer(n string) (layer int, tap string, ok bool) {
+	tap, number, ok := strings.Cut(n, "-")
+	if !ok || tap == "" || strings.Trim(tap, letters) != "" {
+		return 0, "", false
+	}
+	layer, rest, ok := layerNumber(number)
+	return layer, tap, ok && rest == ""
+}
+
+// letters are those of a tap in llama.cpp's style.
+const letters = "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// dottedLayer reads a layer number behind a list's name, and the tap behind it
+// ("layers.7.mlp", "layer_07", "h7"). A number without a list is no layer.
+func dottedLayer(n string) (layer int, tap string, ok bool) {
+	for _, list := range lists {
+		rest, found := strings.CutPrefix(n, list)
+		if !found {
+			continue
+		}
+		if rest != "" && isSeparator(rest[0]) {
+			rest = rest[1:]
+		}
+		layer, rest, ok = layerNumber(rest)
+		switch {
+		case !ok:
+		case rest == "":
+			return layer, "", true
+		case isSeparator(rest[0]) && len(rest) > 1:
+			return layer, rest[1:], true
+		}
+	}
+	return 0, "", false
+}
+
+// layerNumber reads the leading number of s, which has at most six digits.
+func layerNumber(s string) (n int, rest string, ok bool) {
+	d := digits(s)
+	if d == 0 || d > 6 {
+		return 0, s, false
+	}
+	n, err := strconv.Atoi(s[:d])
+	return n, s[d:], err == nil
+}
+
+// isSeparator tells whether c stands between the parts of a name.
+func isSeparator(c byte) bool { return c == '.' || c == '_' }
 
 // canonicalTap maps a tap's name; ok is false for one that no table knows, which
 // then keeps its name.

@@ -1,9 +1,34 @@
 package dump
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
+
+// The grammar of layer names, said once more as expressions.
+func TestLayerNamesAreReadAsTheirExpressionsSay(t *testing.T) {
+	dotted := regexp.MustCompile(`^(?:model\.|transformer\.|module\.|language_model\.|gpt_neox\.|backbone\.|bert\.)*(?:layers\.layers|encoder\.layer|layers?|blocks?|h)[._]?(\d{1,6})(?:[._](.+))?$`)
+	dashed := regexp.MustCompile(`^([A-Za-z_]+)-(\d{1,6})$`)
+	words := []string{"model", "transformer", "bert", "encoder", "layers", "layer", "blocks", "h", "self_attn", "q", "x", "7", "0", "012", "123456", "1234567", ".", ".", ".", "_", "-", "-output", "-output_0"}
+	rapid.Check(t, func(t *rapid.T) {
+		name := strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 0, 9).Draw(t, "name"), "")
+		layer, tap, ok := dottedLayer(withoutTower(name))
+		m := dotted.FindStringSubmatch(name)
+		if ok != (m != nil) || ok && (strconv.Itoa(layer) != strings.TrimLeft(m[1][:len(m[1])-1], "0")+m[1][len(m[1])-1:] || tap != m[2]) {
+			t.Fatalf("%q: layer %d, tap %q, %t; the expression finds %q", name, layer, tap, ok, m)
+		}
+		layer, tap, ok = dashedLayer(name)
+		m = dashed.FindStringSubmatch(name)
+		if ok != (m != nil) || ok && (strconv.Itoa(layer) != strings.TrimLeft(m[2][:len(m[2])-1], "0")+m[2][len(m[2])-1:] || tap != m[1]) {
+			t.Fatalf("%q: dashed layer %d, tap %q, %t; the expression finds %q", name, layer, tap, ok, m)
+		}
+	})
+}
 
 // Every name that the page of the dump format and the engines write, and the
 // place it means.

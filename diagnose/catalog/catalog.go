@@ -12,6 +12,7 @@ package catalog
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Pattern is one known way to go wrong.
@@ -64,10 +65,12 @@ type Family struct {
 // Patterns returns the family's patterns in the order of the table.
 func (f Family) Patterns() []Pattern { return slices.Clone(f.patterns) }
 
-// all holds every pattern in table order, with the text's line breaks undone.
-var all = flatten(families)
+// all returns every pattern in table order, with the text's line breaks undone;
+// the work is done for the first who asks.
+var all = sync.OnceValue(flatten)
 
-func flatten(families []Family) []Pattern {
+// flatten completes the rows of families and returns them in one list.
+func flatten() []Pattern {
 	var out []Pattern
 	for i, f := range families {
 		for j := range f.patterns {
@@ -83,18 +86,21 @@ func flatten(families []Family) []Pattern {
 }
 
 // Families returns the families in reading order.
-func Families() []Family { return slices.Clone(families) }
+func Families() []Family {
+	all() // completes the rows
+	return slices.Clone(families)
+}
 
 // All returns every pattern, family by family.
-func All() []Pattern { return slices.Clone(all) }
+func All() []Pattern { return slices.Clone(all()) }
 
 // Get returns the pattern with that id. Case and surrounding blanks do not
 // matter; ok is false where there is none.
 func Get(id string) (p Pattern, ok bool) {
 	id = strings.ToLower(strings.TrimSpace(id))
-	i := slices.IndexFunc(all, func(p Pattern) bool { return p.ID == id })
+	i := slices.IndexFunc(all(), func(p Pattern) bool { return p.ID == id })
 	if i < 0 {
 		return Pattern{}, false
 	}
-	return all[i], true
+	return all()[i], true
 }

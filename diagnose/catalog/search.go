@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -38,6 +39,7 @@ func fields(p Pattern) []field {
 // word. Patterns that hold none of the words are left out; a query without a
 // letter or digit finds nothing.
 func Search(query string) []Hit {
+	index := index()
 	words := slices.Compact(slices.Sorted(slices.Values(tokens(query))))
 	scores := make([]float64, len(index))
 	for _, word := range words {
@@ -60,7 +62,7 @@ func Search(query string) []Hit {
 	var hits []Hit
 	for i, score := range scores {
 		if score > 0 {
-			hits = append(hits, Hit{Pattern: all[i], Score: score})
+			hits = append(hits, Hit{Pattern: all()[i], Score: score})
 		}
 	}
 	slices.SortStableFunc(hits, func(x, y Hit) int { return cmp.Compare(y.Score, x.Score) })
@@ -74,15 +76,15 @@ type indexed struct {
 }
 
 // index holds the fields of each pattern of all.
-var index = func() [][]indexed {
-	out := make([][]indexed, len(all))
-	for i, p := range all {
+var index = sync.OnceValue(func() [][]indexed {
+	out := make([][]indexed, len(all()))
+	for i, p := range all() {
 		for _, f := range fields(p) {
 			out[i] = append(out[i], indexed{tokens(f.text), f.weight})
 		}
 	}
 	return out
-}()
+})
 
 // holds is 1 where the word occurs, 1/2 where one of at least three letters
 // begins a word, else 0.

@@ -84,6 +84,7 @@ type history struct {
 const savingFor = 400
 
 func (s *scanner) line(n int, raw []byte) {
+	hints := hintFilter()
 	if s.seen == nil {
 		s.seen = make([]bool, hints.words)
 	}
@@ -95,15 +96,15 @@ func (s *scanner) line(n int, raw []byte) {
 	}
 	line := strings.ToValidUTF8(string(raw), "\uFFFD")
 	s.past.n = n
-	if s.seen[saveWord] {
+	if s.seen[hints.save] {
 		s.past.saves(strings.ToLower(line))
 	}
 	for i := range matchers {
 		m := &matchers[i]
-		if !holds(s.seen, hinted[i]) {
+		if !holds(s.seen, hints.lists[i]) {
 			continue
 		}
-		loc := m.expr.FindStringSubmatchIndex(line)
+		loc := m.expr().FindStringSubmatchIndex(line)
 		if loc == nil {
 			continue
 		}

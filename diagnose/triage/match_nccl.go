@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/layerparity/parity/internal/lazy"
 )
 
 var ncclMatchers = []Matcher{
@@ -97,9 +98,9 @@ type watchdog struct {
 const maxRanks = 4096
 
 var (
-	watchdogField = regexp.MustCompile(`(?i)\b(SeqNum|OpType|NumelIn|TensorShape|Timeout\(ms\))=(\[[^\]]*\]|[^,)\s]+)`)
-	watchdogRank  = regexp.MustCompile(`(?i)\[[^\[\]]*\bRank (\d+)\]`)
-	watchdogGroup = regexp.MustCompile(`(?i)\[PG (?:ID )?(\d+)\b`)
+	watchdogField = lazy.Regexp(`(?i)\b(SeqNum|OpType|NumelIn|TensorShape|Timeout\(ms\))=(\[[^\]]*\]|[^,)\s]+)`)
+	watchdogRank  = lazy.Regexp(`(?i)\[[^\[\]]*\bRank (\d+)\]`)
+	watchdogGroup = lazy.Regexp(`(?i)\[PG (?:ID )?(\d+)\b`)
 )
 
 // readWatchdog reads rank, sequence number, kind and size, and names what they
@@ -109,7 +110,7 @@ func readWatchdog(r *reading) bool {
 	w := watchdog{rank: -1, seq: -1, numelIn: -1, line: r.past.n}
 	call := r.text[r.loc[0]:r.loc[1]]
 	timeout := int64(-1)
-	for _, m := range watchdogField.FindAllStringSubmatch(call, -1) {
+	for _, m := range watchdogField().FindAllStringSubmatch(call, -1) {
 		n, err := strconv.ParseInt(m[2], 10, 64)
 		switch strings.ToLower(m[1]) {
 		case "optype":
@@ -129,10 +130,10 @@ func readWatchdog(r *reading) bool {
 		}
 	}
 	before := r.text[:r.loc[0]]
-	if m := watchdogRank.FindAllStringSubmatch(before, -1); m != nil {
+	if m := watchdogRank().FindAllStringSubmatch(before, -1); m != nil {
 		w.rank, _ = strconv.ParseInt(m[len(m)-1][1], 10, 64)
 	}
-	if m := watchdogGroup.FindStringSubmatch(before); m != nil {
+	if m := watchdogGroup().FindStringSubmatch(before); m != nil {
 		w.group = m[1]
 	}
 	r.watchdog = &w
@@ -253,16 +254,16 @@ func rankList(ranks []int64) string {
 }
 
 var (
-	saveBegins = regexp.MustCompile(`\bsav(?:ing|e)\b[^.]*\b(?:checkpoints?|ckpt|model|state|weights|optimizer)\b|\bcheckpoint(?:ing)? (?:saving|save)\b`)
-	saveEnds   = regexp.MustCompile(`\bsaved\b|\bfinished saving\b|\bsav(?:e|ing)\b.*\b(?:done|finished|complete[d]?|took)\b|\bsuccessfully sav`)
+	saveBegins = lazy.Regexp(`\bsav(?:ing|e)\b[^.]*\b(?:checkpoints?|ckpt|model|state|weights|optimizer)\b|\bcheckpoint(?:ing)? (?:saving|save)\b`)
+	saveEnds   = lazy.Regexp(`\bsaved\b|\bfinished saving\b|\bsav(?:e|ing)\b.*\b(?:done|finished|complete[d]?|took)\b|\bsuccessfully sav`)
 )
 
 // saves keeps track of announced saves; lower is the line in lower case.
 func (h *history) saves(lower string) {
 	switch {
-	case saveEnds.MatchString(lower):
+	case saveEnds().MatchString(lower):
 		h.saving = 0
-	case saveBegins.MatchString(lower):
+	case saveBegins().MatchString(lower):
 		h.saving = h.n
 	}
 }

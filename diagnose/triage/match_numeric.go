@@ -1,9 +1,10 @@
 package triage
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/layerparity/parity/internal/lazy"
 )
 
 var numericMatchers = []Matcher{
@@ -16,7 +17,7 @@ var numericMatchers = []Matcher{
 		expr: expr(`([\w./-]*\bloss\w*|[\w./-]*loss|[\w./-]*grad(?:ient)?[ _]?norm)\b['"]?\s*(?:\([^)]*\)\s*)?(?:[:=|]|is|->)?\s*['"]?(?:tensor\()?` +
 			`[-+]?(nan|inf(?:inity)?)(?:['"\s,;|)}\]!.]|$)`),
 		read: func(r *reading) bool {
-			return !initialValue.MatchString(r.group(1))
+			return !initialValue().MatchString(r.group(1))
 		},
 	},
 	{
@@ -45,7 +46,7 @@ var numericMatchers = []Matcher{
 }
 
 // initialValue are names whose infinity is a start value: best_loss = inf.
-var initialValue = regexp.MustCompile(`(?i)(best|min|lowest|prev|last|old|initial)[\w./-]*$`)
+var initialValue = lazy.Regexp(`(?i)(best|min|lowest|prev|last|old|initial)[\w./-]*$`)
 
 // numbers reads the whole numbers of a list such as "1, 1, 4096, 4096".
 func numbers(s string) []int64 {

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+
+	"github.com/layerparity/parity/internal/lazy"
 )
 
 // Matcher recognises one message in a log.
@@ -20,7 +23,7 @@ type Matcher struct {
 	// hints are lower-case strings, all of which (within one inner list: any of
 	// which) a line must hold. They keep most lines from the regular expression.
 	hints [][]string
-	expr  *regexp.Regexp
+	expr  func() *regexp.Regexp
 	// read looks at the numbers; it may note what they mean, choose other
 	// patterns, or refuse the line. nil takes every match.
 	read func(*reading) bool
@@ -67,16 +70,24 @@ func holding(hints ...string) [][]string {
 	return out
 }
 
-// expr compiles an expression that ignores case.
-func expr(s string) *regexp.Regexp { return regexp.MustCompile("(?i)" + s) }
+// expr is an expression that ignores case.
+func expr(s string) func() *regexp.Regexp { return lazy.Regexp("(?i)" + s) }
 
 // saveHint is the hint of lines that may announce a save.
 const saveHint = "sav"
 
-// hints is the automaton of all matchers' hints, hinted their numbers in it:
-// for each matcher the lists of hints of which a line must hold one each.
-// saveWord is the number of saveHint.
-var hints, hinted, saveWord = func() (*automaton, [][][]int, int) {
+// filter finds the hints of all matchers in a line.
+type filter struct {
+	*automaton
+	// lists has, for each matcher, the lists of hints of which a line must hold
+	// one each, as numbers of the automaton's words.
+	lists [][][]int
+	// save is the number of saveHint.
+	save int
+}
+
+// hintFilter builds the filter for the first log that is read.
+var hintFilter = sync.OnceValue(func() filter {
 	number := map[string]int{}
 	var words []string
 	add := func(w string) int {
@@ -86,7 +97,7 @@ var hints, hinted, saveWord = func() (*automaton, [][][]int, int) {
 		}
 		return number[w]
 	}
-	var table [][][]int
+	var f filter
 	for _, m := range matchers {
 		var lists [][]int
 		for _, alternatives := range m.hints {
@@ -96,11 +107,12 @@ var hints, hinted, saveWord = func() (*automaton, [][][]int, int) {
 			}
 			lists = append(lists, list)
 		}
-		table = append(table, lists)
+		f.lists = append(f.lists, lists)
 	}
-	save := add(saveHint)
-	return newAutomaton(words), table, save
-}()
+	f.save = add(saveHint)
+	f.automaton = newAutomaton(words)
+	return f
+})
 
 // holds tells whether seen has one of each list.
 func holds(seen []bool, lists [][]int) bool {
