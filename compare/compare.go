@@ -139,10 +139,12 @@ func (c *Comparison) collect(parts []*part, alone []lonely, o Options) {
 		c.missingRun(l, o)
 	}
 	for _, p := range parts {
-		for _, pr := range p.Pairs {
+		p.each(func(pr *Pair) {
 			if err := pr.fill(entry, o.Detail); err != nil {
 				pr.err = err
 			}
+		})
+		for _, pr := range p.Pairs {
 			c.Checkpoints = append(c.Checkpoints, pr.Out)
 			c.cover(pr)
 		}
@@ -246,12 +248,12 @@ type cosines struct{ cos, median float64 }
 func (p *Pair) withoutTies() (c cosines, any bool) {
 	m := kernel.Moments{MaxAt: -1}
 	var tokens []float64
-	for t, row := range tokenMoments(p.sums, p.Geo) {
+	for t, row := range p.tokensOf().moments {
 		if !p.ties[t] {
 			m, tokens = m.Add(row), append(tokens, row.OneMinusCos())
 		}
 	}
-	return cosines{m.Cos(), 1 - median(tokens)}, len(tokens) > 0
+	return cosines{m.Cos(), 1 - medianOf(tokens)}, len(tokens) > 0
 }
 
 // crosses tells whether and by which figure a pair is below a cosine.
@@ -278,7 +280,7 @@ func (p *Pair) crosses(limit Num, raw bool) *First {
 		if p.sums.Whole.N == 0 {
 			return nil // empty, or nothing finite on both sides: said elsewhere
 		}
-		cos, med = p.sums.Whole.Cos(), medianCos(p)
+		cos, med = p.sums.Whole.Cos(), p.tokensOf().medianCos
 		if len(p.ties) > 0 { // a choice that flipped inside the noise is none of the figures' business
 			rest, any := p.withoutTies()
 			if !any {

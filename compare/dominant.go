@@ -3,6 +3,7 @@ package compare
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/layerparity/parity/compare/internal/kernel"
 )
@@ -84,42 +85,107 @@ func (p *Pair) without(tokens, dims []int) (m kernel.Moments, err error) {
 		}
 		return m, nil
 	}
+	if m, ok, err := p.withoutBySums(tokens, dims); ok || err != nil {
+		return m, err
+	}
+	err = p.eachRow(func(r int, x, y []float64) {
+		if !skip[r] {
+			addWithout(&m, x, y, dims)
+		}
+	})
+	return m, err
+}
+
+// withoutBySums takes the sums of the columns that are left and subtracts the few
+// tokens; ok is false where too little would be left of them to be precise.
+func (p *Pair) withoutBySums(tokens, dims []int) (m kernel.Moments, ok bool, err error) {
+	m.MaxAt = -1
+	for i, c := range p.sums.Col {
+		if c.Exp != 0 {
+			return m, false, nil
+		}
+		if !slices.Contains(dims, i) {
+			m.A2 += c.A2
+			m.B2 += c.B2
+			m.D2 += c.D2
+		}
+	}
+	all, few := m, kernel.Moments{MaxAt: -1}
+	if len(tokens) > 0 {
+		err = p.eachRow(func(_ int, x, y []float64) { addWithout(&few, x, y, dims) }, tokens...)
+		if err != nil {
+			return m, false, err
+		}
+		m.A2 -= few.A2
+		m.B2 -= few.B2
+		m.D2 -= few.D2
+	}
+	// Subtraction loses as many digits as the remainder is smaller.
+	const least = 1e-6
+	if m.A2 < least*all.A2 || m.B2 < least*all.B2 || m.D2 < least*all.D2 {
+		return m, false, nil
+	}
+	m.N = p.sums.Whole.N
+	m.Dot = (m.A2 + m.B2 - m.D2) / 2
+	return m, true, nil
+}
+
+// addWithout adds the positions of one row that are finite on both sides, except
+// some dims.
+func addWithout(m *kernel.Moments, x, y []float64, dims []int) {
+	for _, d := range dims {
+		x[d], y[d] = 0, 0
+	}
+	for i, v := range x {
+		w := y[i]
+		if s := v + w; math.IsNaN(s) || math.IsInf(s, 0) {
+			continue
+		}
+		m.N++
+		m.Dot += v * w
+		m.A2 += v * v
+		m.B2 += w * w
+		m.D2 += (v - w) * (v - w)
+	}
+}
+
+// eachRow decodes rows of both sides, all where none is named, and calls f with
+// each; x and y are used again for the next.
+func (p *Pair) eachRow(f func(r int, x, y []float64), rows ...int) (err error) {
 	a, err := p.Ref.open()
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	b, err := p.Port.open()
 	if err != nil {
-		return m, err
+		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	cols := p.Geo.Cols
 	x, y, more := make([]float64, cols), make([]float64, cols), make([]float64, cols)
-	for r := range p.sums.Row {
-		if skip[r] {
-			continue
-		}
+	row := func(r int) error {
 		if err := a.float64s(x, more, int64((r+p.Ref.Row0)*cols)); err != nil {
-			return m, err
+			return err
 		}
 		if err := b.float64s(y, more, int64((r+p.Port.Row0)*cols)); err != nil {
-			return m, err
+			return err
 		}
-		for _, d := range dims {
-			x[d], y[d] = 0, 0
-		}
-		for i, v := range x {
-			w := y[i]
-			if s := v + w; math.IsNaN(s) || math.IsInf(s, 0) {
-				continue
+		f(r, x, y)
+		return nil
+	}
+	if len(rows) > 0 {
+		for _, r := range rows {
+			if err := row(r); err != nil {
+				return err
 			}
-			m.N++
-			m.Dot += v * w
-			m.A2 += v * v
-			m.B2 += w * w
-			m.D2 += (v - w) * (v - w)
+		}
+		return nil
+	}
+	for r := range p.Geo.Rows {
+		if err := row(r); err != nil {
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }

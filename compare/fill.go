@@ -3,7 +3,6 @@ package compare
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/layerparity/parity/compare/internal/kernel"
 	"github.com/layerparity/parity/dump"
@@ -26,22 +25,6 @@ func figures(p *Pair) *Figures {
 		f.MaxDiff, f.MaxAt = Num(math.NaN()), []int{}
 	}
 	return f
-}
-
-// medianCos is the cosine of the median token: the upper median of 1-cos, so
-// that NaN cannot hide.
-func medianCos(p *Pair) float64 {
-	return 1 - median(tokenOneMinusCos(p))
-}
-
-// tokenOneMinusCos lists 1-cos of every token.
-func tokenOneMinusCos(p *Pair) []float64 {
-	ms := tokenMoments(p.sums, p.Geo)
-	out := make([]float64, len(ms))
-	for i, m := range ms {
-		out[i] = m.OneMinusCos()
-	}
-	return out
 }
 
 // fill turns a judged pair into the report's checkpoint.
@@ -154,7 +137,7 @@ func (p *Pair) tokenFigures(ms []kernel.Moments, r int) TokenFigures {
 
 // fillTokens lists the median token, the worst and, on demand, all.
 func (p *Pair) fillTokens(detail bool) {
-	ms := tokenMoments(p.sums, p.Geo)
+	ms := p.tokensOf().moments
 	if len(ms) == 0 {
 		return
 	}
@@ -163,30 +146,15 @@ func (p *Pair) fillTokens(detail bool) {
 			p.Out.PerToken = append(p.Out.PerToken, p.tokenFigures(ms, r))
 		}
 	}
-	order := worstFirst(p.rel)
-	median := p.tokenFigures(ms, order[len(order)-1-(len(order)-1)/2])
+	median := p.tokenFigures(ms, medianIndex(p.rel))
 	p.Out.MedianToken = &median
-	if p.rel[order[0]] == 0 {
+	worst := worstIndices(p.rel, min(worstListed, len(p.rel)))
+	if p.rel[worst[0]] == 0 {
 		return
 	}
-	for _, r := range order[:min(worstListed, len(order))] {
+	for _, r := range worst {
 		p.Out.WorstTokens = append(p.Out.WorstTokens, p.tokenFigures(ms, r))
 	}
-}
-
-// worstFirst orders indices by falling value, NaN first, ties by index.
-func worstFirst(x []float64) []int {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		if c := compareNaNLast(x[b], x[a]); c != 0 {
-			return c
-		}
-		return a - b
-	})
-	return order
 }
 
 // dimFigures are the figures of column i.

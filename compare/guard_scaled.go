@@ -16,11 +16,11 @@ func guardScaled(p *part) []Guard {
 		if pr.rel == nil || pr.aside != "" {
 			continue
 		}
-		dev, res, scale := pr.scaleFit()
-		if !(dev > pureRatio*res && dev > pureMin) {
+		f := pr.tokensOf().scale
+		if !f.pure() {
 			return one(Pass, "", "%s is no constant multiple", pr.Name)
 		}
-		scales, pairs = append(scales, scale), append(pairs, pr)
+		scales, pairs = append(scales, f.scale), append(pairs, pr)
 	}
 	if len(pairs) < 2 {
 		return one(NotApplicable, "", "fewer than 2 layers with figures")

@@ -121,7 +121,7 @@ func (p *part) tokenError(ref, port *View, g Geometry) (float64, error) {
 func (p *Pair) keepRaw() {
 	if p.sums != nil && p.Out.Raw == nil {
 		p.Out.Raw = figures(p)
-		p.rawMedianCos = medianCos(p)
+		p.rawMedianCos = p.tokensOf().medianCos
 		p.hasRaw = true
 	}
 }

@@ -25,6 +25,8 @@ type Pair struct {
 	sums  *kernel.Sums
 	// rel holds rel_l2 per token, e = rel²/2.
 	rel []float64
+	// tokens caches what tokensOf worked out.
+	tokens *perToken
 	// precision is the coarser class of both sides.
 	precision dump.Precision
 	// inferred is true where the class was read off the run's own agreement.

@@ -17,26 +17,21 @@ const (
 	pureMin = 1e-4
 )
 
-// scaleFit returns the median over tokens of |scale-1| and of the residual left
-// after the best scale, √(1-cos²): over tokens, since one massive number would
-// decide for the whole tensor.
-func (p *Pair) scaleFit() (deviation, residual, scale float64) {
-	var devs, res, scales []float64
-	for _, m := range tokenMoments(p.sums, p.Geo) {
-		if m.N == 0 || m.A2 == 0 || m.B2 == 0 {
-			continue
-		}
-		s, c := m.Scale(), m.OneMinusCos()
-		devs, res, scales = append(devs, math.Abs(s-1)), append(res, math.Sqrt(math.Max(0, c*(2-c)))), append(scales, s)
-	}
-	return median(devs), median(res), median(scales)
+// scaleFit holds medians over tokens, since one massive number would decide for
+// the whole tensor; all are NaN where no token has a norm on both sides.
+type scaleFit struct {
+	// deviation is |scale-1|, residual what is left after the best scale,
+	// √(1-cos²).
+	deviation, residual, scale float64
 }
+
+// pure tells whether the scale stands out of what is left after it.
+func (f scaleFit) pure() bool { return f.deviation > pureRatio*f.residual && f.deviation > pureMin }
 
 // scaleRule: the port is the reference times a constant.
 func scaleRule(_ *part, p *Pair) (string, bool) {
-	dev, res, scale := p.scaleFit()
-	bad := dev > pureRatio*res && dev > pureMin
-	return fmt.Sprintf("a pure scale: port is %.6g x reference, residual %.2g after the fit; rounding does not do that", scale, res), bad
+	f := p.tokensOf().scale
+	return fmt.Sprintf("a pure scale: port is %.6g x reference, residual %.2g after the fit; rounding does not do that", f.scale, f.residual), f.pure()
 }
 
 // biasFit is what a sample of rows says of a constant offset per dim.

@@ -61,6 +61,14 @@ func quantile(x []float64, q float64) float64 {
 	return selectNth(s, int(q*float64(len(s)-1)))
 }
 
+// medianOf is median for an x that may be reordered.
+func medianOf(x []float64) float64 {
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	return selectNth(x, (len(x)-1)/2)
+}
+
 // selectNth returns the k-th smallest of x, NaN last, and reorders x: Hoare's
 // selection, since a median of every column of every checkpoint is asked for.
 func selectNth(x []float64, k int) float64 {
@@ -91,6 +99,46 @@ func selectNth(x []float64, k int) float64 {
 		}
 	}
 	return x[k]
+}
+
+// medianIndex returns an index of the lower median of x, NaN counting as the
+// largest: of equal values the one that has as many before it, in the order worst
+// first and then by index, as the median has.
+func medianIndex(x []float64) int {
+	m := median(x)
+	before := len(x) - 1 - (len(x)-1)/2
+	for _, v := range x {
+		if less(m, v) {
+			before--
+		}
+	}
+	for i, v := range x {
+		if !less(m, v) && !less(v, m) {
+			if before == 0 {
+				return i
+			}
+			before--
+		}
+	}
+	return -1
+}
+
+// worstIndices returns the indices of the k largest values, NaN first; ties take
+// the lower index.
+func worstIndices(x []float64, k int) []int {
+	top := make([]int, 0, k+1)
+	for i, v := range x {
+		if len(top) == k && (k == 0 || !less(x[top[k-1]], v)) {
+			continue
+		}
+		at := len(top)
+		for at > 0 && less(x[top[at-1]], v) {
+			at--
+		}
+		top = slices.Insert(top, at, i)
+		top = top[:min(len(top), k)]
+	}
+	return top
 }
 
 // less orders floats with NaN last.

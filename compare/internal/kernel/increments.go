@@ -72,8 +72,13 @@ func runChain(ctx context.Context, c Chain, o Options, u tuning) ([][]IncMoments
 		return out, nil
 	}
 
-	// A group is what one worker reads at once; its rows depend on no other group.
-	group := u.groupRows(min(c.Cols, SegmentCols), size)
+	n := o.Workers
+	if n <= 0 {
+		n = Workers()
+	}
+	// A group is what one worker reads at once; its rows depend on no other group,
+	// so that few rows are divided among all workers.
+	group := min(u.groupRows(min(c.Cols, SegmentCols), size), (c.Rows+n-1)/n)
 	groups := (c.Rows + group - 1) / group
 	var (
 		next  atomic.Int64
@@ -99,10 +104,6 @@ func runChain(ctx context.Context, c Chain, o Options, u tuning) ([][]IncMoments
 				return
 			}
 		}
-	}
-	n := o.Workers
-	if n <= 0 {
-		n = Workers()
 	}
 	parallel(min(n, groups), work)
 	if first != nil {

@@ -86,6 +86,24 @@ func runAll(ctx context.Context, pairs []Pair, o Options, u tuning) ([]*Sums, []
 	return sums, errs
 }
 
+// Each calls f with 0 to n-1, on up to workers goroutines (0: Workers()), in no
+// particular order.
+func Each(n, workers int, f func(i int)) {
+	if workers <= 0 {
+		workers = Workers()
+	}
+	var next atomic.Int64
+	parallel(min(n, workers), func() {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return
+			}
+			f(i)
+		}
+	})
+}
+
 // parallel runs work n times at once; one of them on the caller's goroutine.
 func parallel(n int, work func()) {
 	var wg sync.WaitGroup
