@@ -111,13 +111,12 @@ func (p *part) sumBatch(pairs []*Pair) {
 	jobs := make([]kernel.Pair, 0, len(pairs))
 	var open []*Pair
 	var closers []func() error
-	for _, pr := range pairs {
-		job, done, err := openPair(pr.Ref, pr.Port, pr.Geo)
-		if err != nil {
-			pr.err = err
+	for i, o := range p.openPairs(pairs) {
+		if o.err != nil {
+			pairs[i].err = o.err
 			continue
 		}
-		jobs, open, closers = append(jobs, job), append(open, pr), append(closers, done)
+		jobs, open, closers = append(jobs, o.job), append(open, pairs[i]), append(closers, o.close)
 	}
 	what := ""
 	if len(open) > 0 {
@@ -140,6 +139,24 @@ func (p *part) kernelOptions(what string) kernel.Options {
 		o.Progress = func(n int64) { p.o.Progress(what, n) }
 	}
 	return o
+}
+
+// opened is a pair that openPairs opened, or why it could not be.
+type opened struct {
+	job   kernel.Pair
+	close func() error
+	err   error
+}
+
+// openPairs opens several pairs, some at once: a file system takes longer for
+// many small files than the kernel does.
+func (p *part) openPairs(pairs []*Pair) []opened {
+	out := make([]opened, len(pairs))
+	kernel.Each(len(pairs), p.o.Workers, func(i int) {
+		o := &out[i]
+		o.job, o.close, o.err = openPair(pairs[i].Ref, pairs[i].Port, pairs[i].Geo)
+	})
+	return out
 }
 
 // openPair opens both views for the kernel; done closes them.

@@ -109,14 +109,13 @@ func (p *Pair) noteGap(prev *Pair) {
 func (p *part) sumChain(chain []*Pair) error {
 	c := kernel.Chain{Rows: chain[0].Geo.Rows, Cols: chain[0].Geo.Cols}
 	var err error
-	for _, pr := range chain {
-		job, done, failed := openPair(pr.Ref, pr.Port, pr.Geo)
-		if failed != nil {
-			pr.err, err = failed, failed
-			break
+	for i, o := range p.openPairs(chain) {
+		if o.err != nil {
+			chain[i].err, err = o.err, o.err
+			continue
 		}
-		c.Ref, c.Port = append(c.Ref, job.Ref), append(c.Port, job.Port)
-		defer func() { pr.err = errors.Join(pr.err, done()) }()
+		c.Ref, c.Port = append(c.Ref, o.job.Ref), append(c.Port, o.job.Port)
+		defer func() { chain[i].err = errors.Join(chain[i].err, o.close()) }()
 	}
 	var ms [][]kernel.IncMoments
 	if err == nil {
