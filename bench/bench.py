@@ -126,6 +126,7 @@ class Bench:
                 b = a + np.float32(1e-5) * rng.standard_normal(a.shape, dtype=np.float32)
                 np.save(ref / f"layer_{i:02d}.npy", narrow(a, case.dtype))
                 np.save(port / f"layer_{i:02d}.npy", narrow(b, case.dtype))
+            os.sync()  # pages that are still to be written are slower to read
             yield ref, port
         finally:
             shutil.rmtree(folder)

@@ -80,6 +80,11 @@ func (p *part) run() error {
 	return p.ctx.Err()
 }
 
+// maxOpen is how many pairs are open at once, whatever the number of checkpoints.
+// Their files stay within the 64 descriptors that a process starts with: Linux
+// makes a process with threads wait some 10 ms for a larger table.
+const maxOpen = 24
+
 // sumPairs computes the sums of pairs, many at once. A file that cannot be read
 // is that pair's error, not the part's.
 func (p *part) sumPairs(pairs []*Pair) error {
@@ -93,10 +98,8 @@ func (p *part) sumPairs(pairs []*Pair) error {
 			todo = append(todo, pr)
 		}
 	}
-	// A few files are open at a time, whatever the number of checkpoints.
-	const batch = 64
 	for len(todo) > 0 {
-		n := min(batch, len(todo))
+		n := min(maxOpen, len(todo))
 		p.sumBatch(todo[:n])
 		if err := p.ctx.Err(); err != nil {
 			return err

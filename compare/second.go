@@ -40,9 +40,6 @@ func (p *part) each(f func(*Pair)) {
 	})
 }
 
-// maxChain bounds the checkpoints whose files are open at once.
-const maxChain = 32
-
 // increments computes, for each checkpoint of the residual stream, the error of
 // what it added to the one before it.
 func (p *part) increments() error {
@@ -88,7 +85,7 @@ func (p *part) chains() [][]*Pair {
 			pr.noteGap(prev)
 			end(pr)
 			continue
-		case len(chain) == maxChain:
+		case len(chain) == maxOpen:
 			end(prev)
 		}
 		chain = append(chain, pr)
