@@ -9,6 +9,7 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,10 +22,44 @@ import (
 
 const block = 512 << 10
 
-// piece is one read of one file.
+// piece is one block of a file and of its namesake.
 type piece struct {
-	file *os.File
-	at   int64
+	ref, port string
+	at        int64
+}
+
+// pair is what a worker has open: few descriptors, since Linux makes a process
+// with threads wait for a larger table of them.
+type pair struct {
+	name  string
+	sides [2]*os.File
+}
+
+// open keeps the pair of p, or changes to it.
+func (o *pair) open(p piece) error {
+	if o.name == p.ref {
+		return nil
+	}
+	o.close()
+	for i, path := range []string{p.ref, p.port} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		o.sides[i] = f
+	}
+	o.name = p.ref
+	return nil
+}
+
+func (o *pair) close() {
+	for i, f := range o.sides {
+		if f != nil {
+			f.Close()
+		}
+		o.sides[i] = nil
+	}
+	o.name = ""
 }
 
 func main() {
@@ -50,34 +85,43 @@ func run(folders []string, workers int) error {
 	errs := make([]error, workers)
 	for w := range workers {
 		wg.Go(func() {
-			buf := make([]byte, block)
-			var x uint64
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(pieces) {
-					break
-				}
-				n, err := pieces[i].file.ReadAt(buf, pieces[i].at)
-				if err != nil && err != io.EOF {
-					errs[w] = err
-					break
-				}
-				x ^= xor(buf[:n])
-			}
+			x, err := fold(pieces, &next)
 			total.Add(x)
+			errs[w] = err
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	fmt.Printf("%016x\n", total.Load())
 	return nil
 }
 
-// list cuts each file and its namesake into blocks, the two sides in turn.
+// fold reads the pieces that are next until none is left.
+func fold(pieces []piece, next *atomic.Int64) (x uint64, err error) {
+	buf := make([]byte, block)
+	var open pair
+	defer open.close()
+	for {
+		i := int(next.Add(1)) - 1
+		if i >= len(pieces) {
+			return x, nil
+		}
+		if err := open.open(pieces[i]); err != nil {
+			return x, err
+		}
+		for _, f := range open.sides {
+			n, err := f.ReadAt(buf, pieces[i].at)
+			if err != nil && err != io.EOF {
+				return x, err
+			}
+			x ^= xor(buf[:n])
+		}
+	}
+}
+
+// list cuts each file and its namesake into blocks.
 func list(ref, port string) ([]piece, error) {
 	entries, err := os.ReadDir(ref)
 	if err != nil {
@@ -85,20 +129,12 @@ func list(ref, port string) ([]piece, error) {
 	}
 	var pieces []piece
 	for _, e := range entries {
-		a, err := os.Open(filepath.Join(ref, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		b, err := os.Open(filepath.Join(port, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		info, err := a.Stat()
+		info, err := e.Info()
 		if err != nil {
 			return nil, err
 		}
 		for at := int64(0); at < info.Size(); at += block {
-			pieces = append(pieces, piece{a, at}, piece{b, at})
+			pieces = append(pieces, piece{filepath.Join(ref, e.Name()), filepath.Join(port, e.Name()), at})
 		}
 	}
 	return pieces, nil
