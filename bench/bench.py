@@ -267,15 +267,15 @@ def limits(tables: list[Table], kernel_share: float) -> list[str]:
     main, small = by[MAIN], by[SMALL]
     ours, ceiling, start = (main[n].seconds * 1e3 for n in ("parity", "ceiling", "start"))
     over = ours - ceiling
-    kernel = ceiling / kernel_share - ceiling
+    arithmetic = ceiling / kernel_share - ceiling
     tiny, begun, read = (small[n].seconds * 1e3 for n in ("parity", "start", "ceiling"))
     return [
-        f"- One large pair: {over:.0f} ms more than the ceiling. About {kernel:.0f} ms of them are arithmetic beside the copy out "
-        f"of the page cache (the kernel alone reaches {kernel_share:.0%} of the ceiling, see the last section), {start:.0f} ms the "
-        "start of the process, the rest what one core does with the sums of each token and dim, and the report.",
-        f"- {SMALL.count} small pairs: {tiny:.0f} ms, {begun:.0f} ms of them the start, {read:.0f} ms what reading alone takes; the "
-        "stream is read a second time for its increments. The rest is work per checkpoint, not per byte (opening files, "
-        "medians and worst tokens and dims, JSON) and the page faults of a heap that is touched for the first time.",
+        f"- One large pair: {over:.0f} ms more than the ceiling. About {arithmetic:.0f} ms of them are arithmetic beside the",
+        f"  copy out of the page cache (the kernel alone reaches {kernel_share:.0%} of the ceiling, see the last section),",
+        f"  {start:.0f} ms the start of the process, the rest what one core does with the sums of each token and dim.",
+        f"- {SMALL.count} small pairs: {tiny:.0f} ms, {begun:.0f} ms of them the start, {read:.0f} ms what reading takes;",
+        "  the stream is read a second time for its increments. The rest is work per checkpoint, not per byte (opening",
+        "  files, medians, worst tokens and dims, JSON) and the page faults of a heap that is touched for the first time.",
         "",
     ]
 
