@@ -4,7 +4,7 @@ import "slices"
 
 // lineage lists, per tap, the groups of taps that it is computed from, of the
 // same layer; "in" is the block's input. A group holds alternatives, nearest
-// first. It is the table of docs/decisions.md.
+// first. It is the table of compare/inputs.go, see docs/metrics.md.
 var lineage = map[string][][]string{
 	"input_norm":     {{"in"}},
 	"q":              {{"input_norm", "in"}},

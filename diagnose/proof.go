@@ -18,7 +18,7 @@ const (
 	// fitShare is the share that makes a fit (docs/causes.md).
 	fitShare = 0.99
 	// localGain is how much more than its inputs' error and one rounding a right
-	// module adds: docs/decisions.md measured at most 3.5 on right 16-bit runs.
+	// module adds: docs/metrics.md measured at most 3.5 on right 16-bit runs.
 	localGain = 4
 	// valuesPerParam and minTokens are the least data of a fit.
 	valuesPerParam = 4

@@ -99,7 +99,7 @@ func fraction(a float64) string {
 	return g6(a)
 }
 
-// scaleIsReal tells a scale from rounding: docs/decisions.md asks for a
+// scaleIsReal tells a scale from rounding: docs/metrics.md asks for a
 // deviation over 1e-4 and ten times the residual. A residual that is random
 // averages out over the dims: where nine tokens of ten agree on the scale to a
 // tenth of its deviation, three times the residual will do.

@@ -17,7 +17,7 @@ type TryMetrics struct {
 	RelL2 compare.Num `json:"rel_l2"`
 	// Cos is <x,r> / (‖x‖·‖r‖); 1 where both are all zero, 0 where one is.
 	Cos compare.Num `json:"cos"`
-	// OneMinusCos is 1-cos by the difference formula of docs/numerics.md, which
+	// OneMinusCos is 1-cos by the difference formula of docs/metrics.md, which
 	// keeps its digits near zero.
 	OneMinusCos compare.Num `json:"one_minus_cos"`
 	// MaxDiff is the largest |x-r|: a disagreement, not a magnitude.

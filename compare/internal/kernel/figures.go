@@ -2,7 +2,7 @@ package kernel
 
 import "math"
 
-// The figures follow numerics.md. None has an epsilon in a denominator and none
+// The figures follow docs/metrics.md. None has an epsilon in a denominator and none
 // hides a NaN; the special cases are decided by the maxima, not by sums that may
 // have underflowed:
 //

@@ -10,7 +10,7 @@ import (
 
 // Want is the explanation that a case deserves.
 type Want struct {
-	// Verdict is "parity", "divergence" or "untrusted" (docs/decisions.md 1);
+	// Verdict is "parity", "divergence" or "untrusted" (docs/metrics.md);
 	// empty where more than one is right.
 	Verdict string `json:"verdict,omitempty"`
 	// Causes are the accepted ids, the best first. Empty with Clean.
@@ -83,7 +83,7 @@ func (c Case) DType() string {
 }
 
 // Floor is the rel_l2 that rounding alone may cause at a checkpoint: sqrt(2e)
-// with e of docs/decisions.md 3.
+// with e of docs/metrics.md.
 func (c Case) Floor(checkpoint string) float64 {
 	e := map[string][2]float64{
 		"float32": {1e-10, 1e-9}, "tf32": {1e-6, 1e-5}, "float16": {1e-5, 1e-4}, "bfloat16": {5e-4, 5e-3},

@@ -3,7 +3,7 @@ package corpus
 // arithSecretBF16 rounds to bfloat16 and says float32.
 var arithSecretBF16 = Arith{DType: "float32", round: roundBF16}
 
-// arithBatch is float32 with the noise of other kernels, which decisions.md
+// arithBatch is float32 with the noise of other kernels, which docs/metrics.md
 // holds to the floor of reduced-precision products.
 var arithBatch = Arith{DType: "float32", round: roundF32, noise: 1e-4}
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-LIMIT_FLOAT32 = 1e-10  # 1-cos that two float32 engines may differ by, decisions.md section 3
+LIMIT_FLOAT32 = 1e-10  # 1-cos that two float32 engines may differ by, docs/metrics.md
 
 
 PACKAGE = Path(__file__).parents[2]

@@ -40,7 +40,7 @@ def test_the_whole_model_stays_inside_the_floor_of_8_bit_products(prose):
         np.load(prose / "post_embed.npy"), np.load(reference("prose") / "post_embed.npy"), "the same Q8_0 rows, dequantised"
     )
     for name, d in found.items():
-        limit = 5e-2 if "logits" in name else 5e-3  # decisions.md: the floors of 8-bit
+        limit = 5e-2 if "logits" in name else 5e-3  # docs/metrics.md: the floors of 8-bit
         assert d.median <= limit, f"{name}: median token {d.median:.1e}"
     whole, where = worst(found, residual=True)
     assert whole < 1e-3, f"{where}: cosine below 0.999"

@@ -39,7 +39,7 @@ def test_sdpa_agrees_with_eager_to_float32_rounding(tmp_path):
 
 
 def test_bfloat16_agrees_within_its_floor(tmp_path):
-    """Limits: the floor of decisions.md, e 5e-4; measured for this model were 8e-6 to 9e-5 (engines.md)."""
+    """Limits: the floor of docs/metrics.md, e 5e-4; measured for this model were 8e-6 to 9e-5."""
     port = dump(load(torch.bfloat16, "eager"), tmp_path / "bf16", storage="float32")
     found = distances(reference("prose"), port)
     assert 0 < found["post_embed"].whole < 3e-6, "one rounding of each number: 1e-6"
