@@ -267,6 +267,9 @@ func slopeBetween(got, want []float64, g grid) (float64, bool) {
 // relativeAttention explains the port's probabilities by the reference's alone: a
 // sink, or a scale of the scores.
 func relativeAttention(c *Context, ref, port *Tensor, g grid) []compare.Finding {
+	if c.inherited() { // queries of another size scale the scores, too
+		return nil
+	}
 	if f, ok := sinkFromSums(c, ref, port, g); ok {
 		return []compare.Finding{f}
 	}

@@ -315,8 +315,10 @@ func (e *explainer) downstream(src Source, part *compare.Part, at string, first 
 	}
 }
 
-// untrusted explains a failed embedding, which the tensors may still name; no
-// other layer is blamed.
+// untrusted explains a failed embedding, which the tensors may still name. What
+// follows from a wrong embedding blames no layer; only where the embedding is
+// explained exactly are later faults looked for, and only proofs on the port's
+// own inputs count.
 func (e *explainer) untrusted() {
 	for _, g := range e.c.Guards {
 		if g.Status != compare.Fail || g.ID != "input.embedding" {
@@ -326,8 +328,12 @@ func (e *explainer) untrusted() {
 			if part.Label() != g.Part {
 				continue
 			}
-			found := e.test(NewSource(e.c, part), part, "post_embed")
+			src := NewSource(e.c, part)
+			found := e.test(src, part, "post_embed")
 			e.findings = append(found, e.findings...)
+			if len(found) > 0 && found[0].Proof == compare.ProofExact {
+				e.downstream(src, part, "post_embed", found)
+			}
 		}
 	}
 }
