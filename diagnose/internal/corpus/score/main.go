@@ -1,7 +1,7 @@
 // Command score runs the whole tool on the fault corpus and prints how often it
 // is right: verdict, place, first cause, values, silence on clean pairs.
 //
-//	go run ./diagnose/internal/corpus/score [-markdown] [-v] [-keep FOLDER] [ID...]
+//	go run ./diagnose/internal/corpus/score [-markdown] [-v] [ID...]
 //
 // Each case is written as two dump folders and read back, so that what is scored
 // is what a user gets.
@@ -38,14 +38,13 @@ type result struct {
 func main() {
 	markdown := flag.Bool("markdown", false, "print the table of docs/diagnosis.md")
 	verbose := flag.Bool("v", false, "print every case, right ones too")
-	keep := flag.String("keep", "", "write the dumps as `FOLDER`/ID/{ref,port} and leave them there")
 	flag.Parse()
 	var results []result
 	for _, c := range corpus.Cases() {
 		if flag.NArg() > 0 && !slices.ContainsFunc(flag.Args(), func(p string) bool { ok, _ := filepath.Match(p, c.ID); return ok || p == c.ID }) {
 			continue
 		}
-		r := score(c, *keep)
+		r := score(c)
 		results = append(results, r)
 		if *verbose || !r.right() {
 			fmt.Fprintln(os.Stderr, r.line())
@@ -59,19 +58,15 @@ func main() {
 	}
 }
 
-// score writes, compares and explains one case, and keeps its dumps where a
-// folder is named.
-func score(c corpus.Case, keep string) (r result) {
+// score writes, compares and explains one case.
+func score(c corpus.Case) (r result) {
 	r.c = c
-	dir := filepath.Join(keep, c.ID)
-	if keep == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "corpus-"); err != nil {
-			r.failure = err
-			return r
-		}
-		defer os.RemoveAll(dir)
+	dir, err := os.MkdirTemp("", "corpus-")
+	if err != nil {
+		r.failure = err
+		return r
 	}
+	defer os.RemoveAll(dir)
 	ref, port := c.Build()
 	if r.failure = ref.Write(filepath.Join(dir, "ref")); r.failure != nil {
 		return r
