@@ -2,8 +2,10 @@ package compare
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/layerparity/parity/compare/internal/kernel"
 )
@@ -38,6 +40,28 @@ func dominants(energies []float64) (idx []int, share float64) {
 		return nil, 0
 	}
 	return idx, share
+}
+
+// words names what dominates: "token 0 and dims [3 17] dominate".
+func (d *Dominant) words() string {
+	var parts []string
+	for _, p := range []struct {
+		kind string
+		idx  []int
+	}{{"token", d.Tokens}, {"dim", d.Dims}} {
+		switch len(p.idx) {
+		case 0:
+		case 1:
+			parts = append(parts, fmt.Sprintf("%s %d", p.kind, p.idx[0]))
+		default:
+			parts = append(parts, fmt.Sprintf("%ss %v", p.kind, p.idx))
+		}
+	}
+	verb := " dominate"
+	if len(d.Tokens)+len(d.Dims) == 1 {
+		verb = " dominates"
+	}
+	return strings.Join(parts, " and ") + verb
 }
 
 // dominant names the massive tokens and dims of a pair and computes the cosine

@@ -125,7 +125,7 @@ func (p *Pair) inspect() InspectedTensor {
 	if d, err := p.dominant(); err == nil && d != nil {
 		t.Dominant = d
 		if t.Note == "" {
-			t.Note = fmt.Sprintf("tokens %v and dims %v dominate", d.Tokens, d.Dims)
+			t.Note = d.words()
 		}
 	}
 	return t

@@ -39,6 +39,9 @@ func Explain(ctx context.Context, c *compare.Comparison, o Options) error {
 	}
 	e.finish()
 	c.Findings = e.findings
+	if s := nextStep(c); s != "" {
+		c.NextStep = s
+	}
 	return nil
 }
 

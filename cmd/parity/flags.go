@@ -49,6 +49,9 @@ func (f *compareFlags) register(cmd *cobra.Command) {
 	fl.IntVar(&f.workers, "workers", 0, "goroutines that read and sum (default: the CPUs of the cgroup's quota); results do not depend on it")
 	fl.BoolVar(&f.gitBisect, "git-bisect", false, "exit as git bisect run expects: 0 good, 1 bad, everything else 125 (skip)")
 	f.out.register(cmd)
+	for _, name := range []string{"rel-l2", "max-rel"} {
+		fl.Lookup(name).DefValue = "0" // pflag keeps quiet about a zero; NaN would puzzle
+	}
 	for name, values := range map[string][]string{
 		"floor": {"float32", "tf32", "float16", "bfloat16", "8-bit", "unknown"},
 		"dtype": {"bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0"},
