@@ -28,4 +28,7 @@ type Guard struct {
 	// Evidence is what was measured; Remedy one sentence on what to do.
 	Evidence string `json:"evidence"`
 	Remedy   string `json:"remedy,omitempty"`
+	// Convention is set where what was repaired is how an engine keeps its
+	// tensors and no fault of the dump: no finding accuses it.
+	Convention bool `json:"-"`
 }

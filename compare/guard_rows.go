@@ -32,7 +32,7 @@ func guardExtraRows(p *part) []Guard {
 	if len(extra) == 0 {
 		if len(last) > 0 {
 			g := one(Repaired, remedy, "one side keeps only the last position of %s: compared with the last row of the other", summary(last))
-			g[0].Checkpoint = last[0]
+			g[0].Checkpoint, g[0].Convention = last[0], true
 			return g
 		}
 		return one(Pass, "", "no side has rows that the other lacks")

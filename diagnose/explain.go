@@ -60,7 +60,7 @@ type explainer struct {
 // guards turns what the guards found into findings.
 func (e *explainer) guards() {
 	for _, g := range e.c.Guards {
-		if g.Status != compare.Fail && g.Status != compare.Repaired {
+		if g.Status != compare.Fail && g.Status != compare.Repaired || g.Convention {
 			continue
 		}
 		f := compare.Finding{Cause: g.ID, Checkpoint: g.Checkpoint, Proof: compare.ProofSignature, Claim: g.Evidence, Fix: g.Remedy,
