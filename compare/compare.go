@@ -253,7 +253,7 @@ func (p *Pair) withoutTies() (c cosines, any bool) {
 			m, tokens = m.Add(row), append(tokens, row.OneMinusCos())
 		}
 	}
-	return cosines{m.Cos(), 1 - medianOf(tokens)}, len(tokens) > 0
+	return cosines{m.Cos(), 1 - middle(tokens)}, len(tokens) > 0
 }
 
 // crosses tells whether and by which figure a pair is below a cosine.

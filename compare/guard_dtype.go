@@ -61,6 +61,13 @@ func guardDTypeView(p *part) []Guard {
 			}
 		}
 	}
+	if len(fixed) == 0 {
+		if n, at, says := p.statedViews(); n > 0 {
+			g := one(Repaired, remedy, "%s: %d checkpoints were read so", says, n)
+			g[0].Checkpoint = at
+			return g
+		}
+	}
 	if candidates == 0 {
 		return one(NotApplicable, "", "no 16-bit tensor")
 	}
@@ -73,6 +80,22 @@ func guardDTypeView(p *part) []Guard {
 	g := one(Repaired, remedy, "%s: %d checkpoints agree under that reading only", how, agree)
 	g[0].Checkpoint = fixed[0].Name
 	return g
+}
+
+// statedViews counts the pairs that hold 16-bit integers which a manifest says
+// are floats; reading them needed no test, and is said.
+func (p *part) statedViews() (n int, at, says string) {
+	for _, pr := range p.Pairs {
+		for side, v := range pr.narrow() {
+			if stored := v.Record.Header.DType; stored.IsInt() && v.DType.IsFloat() {
+				if n++; at == "" {
+					at, says = pr.Name, fmt.Sprintf("the %s's %s are %s bits by its manifest", side, stored, v.DType)
+				}
+				break
+			}
+		}
+	}
+	return n, at, says
 }
 
 // labelled is a type as one side's files call it.

@@ -30,6 +30,7 @@ func TestGuardScaledResidual(t *testing.T) {
 		{reason: "no multiplier", ref: ref, port: right(), want: Pass, verdict: Parity},
 		{reason: "every layer's output is 12 times the reference's, norm and logits agree", ref: ref, port: scaledLayers(right(), 0, 12), want: Repaired, at: "layer_00",
 			evidence: "12 times the reference's at all 6 layers", verdict: Parity},
+		{reason: "between runs whose noise blurs each layer's scale", ref: ref, port: scaledLayers(net().Run().Noise(9, 2e-2), 0, 12), want: Repaired, at: "layer_00", verdict: Parity},
 		{reason: "half of it", ref: ref, port: scaledLayers(right(), 0, 0.5), want: Repaired, at: "layer_00", evidence: "0.5 times", verdict: Parity},
 		{reason: "the reference is the scaled one", ref: scaledLayers(ref, 0, 4), port: right(), want: Repaired, at: "layer_00", evidence: "0.25 times", verdict: Parity},
 		{reason: "nothing else was dumped: it may be the model", ref: alone(ref), port: alone(scaledLayers(right(), 0, 2)), want: Pass, verdict: Divergence, enters: "layer_00"},

@@ -73,7 +73,8 @@ func guardSplit(p *part) []Guard {
 }
 
 // halfOnly looks for layers that hold one half of a split stream alone: they
-// equal the other side's mlp_out, or its stream before the MLP.
+// equal the other side's mlp_out, or its stream before the MLP, and what was
+// computed from them agrees. Where it does not, the model lost its residual.
 func (p *part) halfOnly() (name, evidence string) {
 	found, tested := 0, 0
 	for _, pr := range p.layerPairs() {
@@ -98,7 +99,7 @@ func (p *part) halfOnly() (name, evidence string) {
 				}
 				tested++
 				e, err := p.tokenError(v, c.view, g)
-				if err == nil && same(e, was) {
+				if err == nil && same(e, was) && p.heals(pr, was) {
 					found++
 					if name == "" {
 						name = pr.Name
@@ -112,4 +113,23 @@ func (p *part) halfOnly() (name, evidence string) {
 		return "", ""
 	}
 	return name, evidence
+}
+
+// heals tells whether what a run computed after a layer agrees although the
+// layer's tensor does not, by an error was: the tensor is then not what the next
+// block read. The nearest later tap, final norm or logits decide; where none was
+// dumped nothing speaks against it.
+func (p *part) heals(layer *Pair, was float64) bool {
+	after := false
+	for _, pr := range p.Pairs {
+		if pr == layer {
+			after = true
+			continue
+		}
+		if !after || pr.rel == nil || pr.Kind == dump.KindLayer {
+			continue
+		}
+		return energy(median(pr.rel)) <= was/20
+	}
+	return true
 }

@@ -33,6 +33,17 @@ func TestGuardSplitResidual(t *testing.T) {
 			withMLP[n+".mlp_out"] = a
 		}
 	}
+	n := net() // the model itself drops the stream in layer 2 and keeps what was added
+	n.Stream = func(l int, h *dumptest.Array) {
+		for i, v := range ref["layer_01"].Data {
+			if l == 2 {
+				h.Data[i] -= v
+			}
+		}
+	}
+	lost := n.Run()
+	lostMLP := ref.Clone()
+	lostMLP["layer_02.mlp_out"] = halves(ref)["layer_02"]
 	whole := right()
 	for _, n := range whole.LayerNames() { // a residual tap beside a stream that is whole
 		whole[n+".residual"] = whole[n].Map(times(0.5))
@@ -45,6 +56,8 @@ func TestGuardSplitResidual(t *testing.T) {
 		{reason: "one half alone, which the reference's mlp_out tells", ref: withMLP, port: halfOnly, want: Fail, at: "layer_00",
 			evidence: "equals the other side's layer_00.mlp_out", verdict: Untrusted},
 		{reason: "a residual beside a stream that is whole", ref: ref, port: whole, want: Pass, verdict: Parity},
+		{reason: "a model that loses its residual equals mlp_out there, and what follows is wrong", ref: lostMLP, port: lost, want: NotApplicable,
+			verdict: Divergence, enters: "layer_02"},
 		{reason: "a fault is no split", ref: ref, port: withFault(2, times(-1)), want: NotApplicable, verdict: Divergence, enters: "layer_02"},
 	})
 }

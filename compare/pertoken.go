@@ -12,8 +12,8 @@ type perToken struct {
 	of *kernel.Sums
 	// moments are the sums of each token.
 	moments []kernel.Moments
-	// medianCos is the cosine of the median token: 1 minus the median of 1-cos,
-	// so that NaN cannot hide.
+	// medianCos is the median over tokens of the cosine: 1 minus the median of
+	// 1-cos, so that NaN cannot hide.
 	medianCos float64
 	// scale is the fit of a constant multiplier.
 	scale scaleFit
@@ -37,7 +37,7 @@ func (p *Pair) tokensOf() *perToken {
 		}
 	}
 	p.tokens = &perToken{
-		of: p.sums, moments: ms, medianCos: 1 - medianOf(omc),
+		of: p.sums, moments: ms, medianCos: 1 - middle(omc),
 		scale: scaleFit{deviation: medianOf(devs), residual: medianOf(res), scale: medianOf(scales)},
 	}
 	return p.tokens

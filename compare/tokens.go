@@ -69,6 +69,17 @@ func medianOf(x []float64) float64 {
 	return selectNth(x, (len(x)-1)/2)
 }
 
+// middle is the median as statistics define it: the mean of both middle elements
+// where x has an even number of them, which a threshold has to ask of. It
+// reorders x; NaN counts as the largest, and the median of nothing is NaN.
+func middle(x []float64) float64 {
+	lower := medianOf(x)
+	if len(x) == 0 || len(x)%2 == 1 {
+		return lower
+	}
+	return (lower + selectNth(x, len(x)/2)) / 2
+}
+
 // selectNth returns the k-th smallest of x, NaN last, and reorders x: Hoare's
 // selection, since a median of every column of every checkpoint is asked for.
 func selectNth(x []float64, k int) float64 {

@@ -27,3 +27,26 @@ func TestSelectionIsASort(t *testing.T) {
 		}
 	})
 }
+
+// The protocol's median is numpy's: with an even number of tokens the mean of the
+// middle two, so that a cosine on either side of a threshold is not chosen by its
+// index.
+func TestMiddleIsTheMedianOfStatistics(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		reason string
+		x      []float64
+		want   float64
+	}{
+		{"one", []float64{3}, 3},
+		{"odd", []float64{9, 1, 4}, 4},
+		{"even: neither of the middle two", []float64{8, 1, 2, 3}, 2.5},
+		{"NaN is the largest", []float64{nan, 1, 3}, 3},
+		{"half of them NaN", []float64{nan, 1, 3, nan}, nan},
+		{"nothing", nil, nan},
+	} {
+		if got := middle(slices.Clone(c.x)); got != c.want && !(math.IsNaN(got) && math.IsNaN(c.want)) {
+			t.Errorf("%s: middle of %v is %v, want %v", c.reason, c.x, got, c.want)
+		}
+	}
+}
