@@ -3,7 +3,10 @@ package diagnose
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/layerparity/parity/compare"
 )
 
 func TestSoftmaxOfARowByHand(t *testing.T) {
@@ -111,6 +114,56 @@ func TestSupportsAreExplainedByTheirRules(t *testing.T) {
 	}
 	if _, _, ok := maskRules(make_(causal), make_(func(q, k int) bool { return k <= q && (q*7+k*5)%3 != 0 })); ok {
 		t.Error("a random mask was explained")
+	}
+	for _, tc := range []struct {
+		b    func(q, k int) bool
+		text string
+	}{
+		{func(q, k int) bool { return k < q || q == 0 && k == 0 }, "queries 1-5 do not see their own key: a strict bound"},
+		{func(q, k int) bool { return k <= q && (k >= 2 || q < 2) }, "keys 0-1 hidden from queries 2-5"},
+	} {
+		ra, rb := ownCells(make_(causal), make_(tc.b))
+		if ra.kind != "none" || rb.kind != "cells" || rb.text != tc.text || rb.apply != "hide_like(port:attn_probs)" {
+			t.Errorf("%s: %+v and %+v", tc.text, ra, rb)
+		}
+	}
+	if ra, rb := ownCells(make_(window(3)), make_(func(q, k int) bool { return k <= q && q-k != 1 || k == 5 })); ra.kind != "cells" || rb.kind != "cells" {
+		t.Errorf("supports that each see keys the other hides: %+v and %+v", ra, rb)
+	}
+	if got := maskCause(nil, maskRule{kind: "causal"}, maskRule{kind: "ahead", n: 1}); got != "attention.mask" {
+		t.Errorf("a causal mask that lets one key ahead through is filed under %s", got)
+	}
+}
+
+func TestAFewScaledTokensAreTold(t *testing.T) {
+	var ref []float64
+	for i := range 24 * 16 {
+		ref = append(ref, math.Sin(float64(i*i)))
+	}
+	for _, tc := range []struct {
+		by     float64
+		tokens []int
+		claim  string
+		reason string
+	}{
+		{0, []int{23}, "the port holds zeros at 1 token (23)", "the last token was never written"},
+		{-1, []int{12}, "port = -1 x reference at 1 token (12)", "one token's sign"},
+		{0.5, []int{3, 9}, "port = 0.5 x reference at 2 tokens (3, 9)", "two tokens"},
+		{0.5, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "", "ten of 24 are not a few"},
+	} {
+		port := slices.Clone(ref)
+		for _, r := range tc.tokens {
+			for i := range 16 {
+				port[r*16+i] *= tc.by
+			}
+		}
+		c := benchContext("layer_03", []*Tensor{rows("layer_03", 16, ref...)}, []*Tensor{rows("layer_03", 16, port...)})
+		r, _ := c.Tensor(Ref, "layer_03")
+		p, _ := c.Tensor(Port, "layer_03")
+		f, ok := fewRowsScale(c, r, p)
+		if ok != (tc.claim != "") || !strings.HasPrefix(f.Claim, tc.claim) || ok && (f.Cause != "scale.row_class" || f.Proof != compare.ProofExact) {
+			t.Errorf("%s: %v %q (%s)", tc.reason, ok, f.Claim, f.Proof)
+		}
 	}
 }
 

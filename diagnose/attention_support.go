@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -102,7 +104,8 @@ func (s support) reach() (back, ahead int) {
 
 // maskRule is a rule that hides keys.
 type maskRule struct {
-	// kind is "none", "window", "causal", "ahead", "chunk", "topleft" or "pads".
+	// kind is "none", "window", "causal", "ahead", "chunk", "topleft", "pads" or
+	// "cells".
 	kind string
 	// n is the window's or chunk's size, or the number of keys ahead.
 	n int
@@ -137,6 +140,45 @@ func maskRules(a, b support) (ra, rb maskRule, ok bool) {
 		ra = ownAhead(a)
 	}
 	return ra, rb, true
+}
+
+// ownCells is for supports that no rule makes: each side hides some cells of what
+// the two see together, and its mask is taken over as it is. A side that hides
+// none has no mask of its own here.
+func ownCells(a, b support) (ra, rb maskRule) {
+	u := a.union(b)
+	own := func(x support, side string) maskRule {
+		if u.equal(x) {
+			return maskRule{kind: "none", text: "none"}
+		}
+		return hiddenCells(u, x, side)
+	}
+	return own(a, "ref"), own(b, "port")
+}
+
+// hiddenCells describes what x hides of u: its keys and the queries that miss
+// them.
+func hiddenCells(u, x support, side string) maskRule {
+	n, own := 0, 0
+	keys, queries := make(map[int]bool), make(map[int]bool)
+	past := x.s - x.t
+	for i, v := range u.seen {
+		if v && !x.seen[i] {
+			q, key := i/x.s%x.t, i%x.s
+			keys[key], queries[q] = true, true
+			n++
+			if key == q+past {
+				own++
+			}
+		}
+	}
+	sorted := func(m map[int]bool) []int { return slices.Sorted(maps.Keys(m)) }
+	r := maskRule{kind: "cells", apply: fmt.Sprintf("hide_like(%s:attn_probs)", side)}
+	r.text = fmt.Sprintf("keys %s hidden from queries %s", rangesOf(sorted(keys)), rangesOf(sorted(queries)))
+	if own == n {
+		r.text = fmt.Sprintf("queries %s do not see their own key: a strict bound", rangesOf(sorted(queries)))
+	}
+	return r
 }
 
 // narrowing finds the rule that takes u to x: window, causal or look-ahead,

@@ -42,6 +42,9 @@ func testScale(c *Context) []compare.Finding {
 	if f, ok := rowClassScale(c, ref, port, alpha, resid); ok {
 		return []compare.Finding{f}
 	}
+	if f, ok := fewRowsScale(c, ref, port); ok {
+		return []compare.Finding{f}
+	}
 	if f, ok := perTokenScale(c, ref, port, alpha, resid); ok {
 		return []compare.Finding{f}
 	}
