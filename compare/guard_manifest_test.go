@@ -31,6 +31,8 @@ func TestGuardStale(t *testing.T) {
 	}
 	other := dumptest.NewNet(77, 6, 16, 32).Run()
 	other["prompt_tokens"] = ref["prompt_tokens"]
+	noIDs := right()
+	delete(noIDs, "prompt_tokens")
 	checkGuard(t, "capture.stale", []guardCase{
 		{reason: "the same model, prompt, mode and step", ref: ref, port: port, refSays: says(map[string]any{"step": 0}), portSays: says(map[string]any{"step": 0}), want: Pass, verdict: Parity},
 		{reason: "another number of layers", ref: ref, port: port, refSays: model(map[string]any{"num_layers": 6}), portSays: model(map[string]any{"num_layers": 8}),
@@ -43,6 +45,9 @@ func TestGuardStale(t *testing.T) {
 		{reason: "incremental decode against prefill", ref: ref, port: port, refSays: says(nil), portSays: says(map[string]any{"mode": "incremental"}),
 			want: Fail, evidence: "mode is prefill in the reference and incremental in the port", verdict: Untrusted},
 		{reason: "teacher forced and prefill are one computation", ref: ref, port: port, refSays: says(nil), portSays: says(map[string]any{"mode": "teacher_forced"}), want: Pass, verdict: Parity},
+		{reason: "a server's prefill of the same ids is a prefill", ref: ref, port: port, refSays: says(nil), portSays: says(map[string]any{"mode": "serve"}), want: Pass, verdict: Parity},
+		{reason: "a server's run of ids that nobody knows may be anything", ref: ref, port: noIDs, refSays: says(nil), portSays: says(map[string]any{"mode": "serve"}),
+			want: Fail, evidence: "mode is prefill in the reference and serve in the port", verdict: Untrusted},
 		{reason: "another step", ref: ref, port: port, refSays: says(map[string]any{"step": 1}), portSays: says(map[string]any{"step": 2}),
 			want: Fail, evidence: "step is 1 in the reference and 2 in the port", verdict: Untrusted},
 		{reason: "another framework, device, version and dtype is no other model", ref: ref, port: port, refSays: says(nil),

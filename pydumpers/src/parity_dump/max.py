@@ -71,7 +71,15 @@ _HELP = """Run a `max` command with every layer of its model dumped.
 
 One folder for each execute of the model: step_0000 is the prefill. The pipeline computes the final norm and the logits of
 the last position only. The model is compiled once more, since its graph has more outputs; MAX's cache keeps the result.
-`--use-subgraphs` is turned off. A warm-up, or graph capture, would be recorded as steps: leave them off."""
+`--use-subgraphs` is turned off. A warm-up, or graph capture, would be recorded as steps: leave them off.
+
+    parity-dump max -o port/ -- serve --model-path M --port 8000 ...
+
+The server's worker dumps: send one request, read the folder, stop the server (Ctrl-C). Steps count executes over requests, a
+second request with the same beginning is cut short by prefix caching. Telemetry is off unless MAX_SERVE_DISABLE_TELEMETRY says
+otherwise."""
+
+_VIA = "how taps leave the graph: as further outputs, or as ops.print files (same values; twice the time to compile)"
 
 
 def add_cli(subparsers: Any) -> None:
@@ -87,6 +95,7 @@ def add_cli(subparsers: Any) -> None:
     p.add_argument("--steps", help="which executes to write, as in 0-3,7 (default: all)")
     p.add_argument("--layers", help="which layers to tap, as in 0-3,last (default: all)")
     p.add_argument("--tokens", help="which rows to keep, as in 0-15,last (default: all)")
+    p.add_argument("--via", choices=["outputs", "prints"], default="outputs", help=_VIA)
     p.add_argument("--cast", choices=["float32"], help="cast floats inside the graph")
     p.add_argument("--storage", choices=["native", "float32"], default="native", help="how files hold narrow floats")
     p.add_argument("--max-bytes", type=int, help="limit for each step's files")
@@ -104,12 +113,13 @@ def run_cli(args: argparse.Namespace) -> int:
     prepare(Path(args.out), Path(args.out), args.overwrite)
     options = {k: getattr(args, k) for k in _OPTIONS}
     os.environ.update(environment(options))
+    os.environ.setdefault("MAX_SERVE_DISABLE_TELEMETRY", "1")  # a run with taps says nothing about MAX's speed
     line = command(argv)
     sys.stdout.flush()
     os.execv(line[0], line)
 
 
-_OPTIONS = ("out", "steps", "layers", "tokens", "cast", "storage", "max_bytes", "everything")
+_OPTIONS = ("out", "steps", "layers", "tokens", "via", "cast", "storage", "max_bytes", "everything")
 
 
 def command(argv: Sequence[str]) -> list[str]:

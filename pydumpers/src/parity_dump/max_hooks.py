@@ -4,7 +4,9 @@ What is wrapped (:data:`PATCHES` is the table), all of it public API of MAX 26:
 
 * V2 modules (``max.nn``): ``load_state_dict`` and ``trace`` tell the names of the layers, a layer hook sees each call;
 * V3 modules (``max.experimental.nn``): ``compilation.stage`` tells the names, ``Module.__call__`` is seen;
-* ``Graph.output`` appends the taps, ``Model.execute`` takes them off and writes the folder of the step.
+* ``Graph.output`` appends the taps, ``Model.execute`` takes them off and writes the folder of the step;
+* with ``via="prints"`` each tap is printed where it is placed, ``InferenceSession`` tells where MAX's debug options are
+  set, and ``Model.execute`` reads the files that MAX has written (:mod:`parity_dump.max_prints`).
 
 A value inside a subgraph cannot be an output of the graph: V3 subgraphs are inlined, and V2 pipelines are run with
 ``--no-use-subgraphs``; if one is met all the same, a warning names what is missing.
@@ -13,15 +15,19 @@ A value inside a subgraph cannot be an output of the graph: V3 subgraphs are inl
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .errors import DumpError, DumpWarning
+from .max_prints import Prints
 from .max_taps import GraphTaps, StepRecorder, output_with_taps, split_results
 from .module_names import input_of, output_of
 from .names import split_layer
 from .selection import Selection
+
+VIAS = ("outputs", "prints")
 
 
 class Patch(NamedTuple):
@@ -38,7 +44,9 @@ class MaxHooks:
 
     As a context manager: everything is put back on leaving. ``everything`` also taps modules that stand for no standard
     checkpoint, under their own path. ``cast="float32"`` casts inside the graph. ``layers`` selects layers at trace time, so
-    that the others cost nothing; ``num_layers`` is needed for ``last``.
+    that the others cost nothing; ``num_layers`` is needed for ``last``. ``via`` is ``outputs``, or ``prints`` for a model
+    whose outputs cannot be extended; ``scratch`` is the folder in which MAX then writes its files, removed after each
+    execute.
     """
 
     def __init__(
@@ -49,8 +57,13 @@ class MaxHooks:
         layers: str | None = None,
         num_layers: int | None = None,
         everything: bool = False,
+        via: str = "outputs",
+        scratch: str | os.PathLike[str] | None = None,
     ) -> None:
+        if via not in VIAS:
+            raise DumpError(f"hooking MAX: via={via!r} is not one of {', '.join(VIAS)}")
         self.recorder = recorder
+        self.prints = Prints(scratch) if via == "prints" else None
         self._cast, self._everything, self._num_layers = cast, everything, num_layers
         self._layers = Selection.parse(layers, "layers") if layers else None
         self._paths: dict[int, tuple[Any, str]] = {}  # id -> (the layer itself, so that the id stays its own; path)
@@ -159,7 +172,8 @@ class MaxHooks:
         if id(graph) in self._subgraphs:
             self._lost[graph.name] = self._lost.get(graph.name, 0) + 1
             return
-        _, taps = self._graphs.setdefault(id(graph), (graph, GraphTaps(graph.name, self._cast)))
+        printer = self.prints.emit if self.prints else None
+        _, taps = self._graphs.setdefault(id(graph), (graph, GraphTaps(graph.name, self._cast, printer)))
         taps.add(name, tensors, source=source, rank=rank)
 
     def _wanted(self, name: str) -> bool:
@@ -180,6 +194,17 @@ class MaxHooks:
         self.recorder.announce(known[1])
 
     # ---- running ---------------------------------------------------------------------------------------------------
+
+    def execute(self, model: Any, execute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run ``execute(model, *args)``, write what was tapped, and return the model's own results."""
+        name = str(getattr(model, "name", "model"))
+        taps = self.recorder.taps_of(name) if self.prints else None
+        if self.prints is None or not taps:
+            return self.results(model, execute(model, *args))
+        with self.prints.capture() as folder:
+            results = execute(model, *args)
+            self.recorder.record(name, self.prints.read(folder, taps.values(), results))
+        return results
 
     def results(self, model: Any, results: list[Any]) -> list[Any]:
         """Take the taps off the results of an execute and write them; a model without taps passes through."""
@@ -264,9 +289,18 @@ def _output(hooks: MaxHooks, original: Callable[..., Any]) -> Callable[..., Any]
 
 def _execute(hooks: MaxHooks, original: Callable[..., Any]) -> Callable[..., Any]:
     def execute(self: Any, *args: Any) -> Any:
-        return hooks.results(self, original(self, *args))
+        return hooks.execute(self, original, args)
 
     return execute
+
+
+def _init_session(hooks: MaxHooks, original: Callable[..., Any]) -> Callable[..., Any]:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if hooks.prints:
+            hooks.prints.add_session(self)
+
+    return init
 
 
 # Model.__call__ needs no row: it calls Model.execute.
@@ -278,6 +312,7 @@ PATCHES: tuple[Patch, ...] = (
     Patch("max.graph", "Graph", "add_subgraph", _add_subgraph),
     Patch("max.graph", "Graph", "output", _output),
     Patch("max.engine", "Model", "execute", _execute),
+    Patch("max.engine", "InferenceSession", "__init__", _init_session),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from .core import DumpWriter
@@ -48,6 +49,8 @@ def hooks_from_environment(argv: list[str]) -> MaxHooks:
         layers=o.get("layers"),
         num_layers=model.get("num_layers"),
         everything=bool(o.get("everything")),
+        via=o.get("via") or "outputs",
+        scratch=o["out"],  # on the file system that was chosen for large files
     )
 
 
@@ -63,14 +66,32 @@ def run_max(argv: list[str]) -> int:
                 main()
             except SystemExit as e:
                 status = e.code if isinstance(e.code, int) else int(e.code is not None)
-        if status == 0 and argv[0] != "serve":  # serve's model runs in another process, which does not end here
-            hooks.check()
+        if argv[0] == "serve":
+            written = served(json.loads(os.environ[OPTIONS_VARIABLE])["out"])
+        else:
+            if status == 0:
+                hooks.check()
+            written = hooks.recorder.written
     except DumpError as e:
         print(f"parity-dump max: {e}", file=sys.stderr)
         return 1
-    for path in hooks.recorder.written:
+    for path in written:
         print(f"parity-dump max: wrote {path}", file=sys.stderr)
     return status
+
+
+def served(out: str | os.PathLike[str]) -> list[Path]:
+    """Return the folders that a server's workers have written below ``out``; raises :class:`DumpError` where there is none.
+
+    The model ran in another process, so the hooks of this one have seen nothing: the folder tells.
+    """
+    written = sorted(p.parent for p in Path(out).rglob("dump.json"))
+    if not written:
+        raise DumpError(
+            f"dumping a MAX server: nothing was written to {os.fspath(out)}. Was a request sent? If so, no known layer was "
+            "traced in the worker (--everything taps all of them), or the worker died: see its log"
+        )
+    return written
 
 
 if __name__ == "__main__":

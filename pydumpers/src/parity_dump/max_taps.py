@@ -3,7 +3,8 @@
 A MAX model is a compiled graph, so nothing can be hooked while it runs. What can be done: while the graph is built, each
 tapped value becomes one more output; the name of the checkpoint becomes the *result name* of that output, which survives
 compilation and MAX's compile cache. Whoever executes the model splits the results by those names. Outputs keep dtype and
-full precision, print nothing, and each execute has its own folder (``ops.print`` overwrites its files at each execute).
+full precision and print nothing. Where a pipeline's outputs cannot be extended, :mod:`parity_dump.max_prints` is the other
+way to the same values.
 
 For a graph written by hand::
 
@@ -34,6 +35,7 @@ from .core import DumpWriter
 from .dtypes import RAW_FLOATS
 from .errors import DumpError
 from .folder import prepare
+from .max_file import MaxTensor
 from .names import split_layer
 from .selection import Selection
 from .taps import pop_sink, push_sink
@@ -71,12 +73,16 @@ def buffer_to_numpy(buffer: Any) -> tuple[Array, str]:
 
 
 class Tap(NamedTuple):
-    """One tapped value of a graph: where it is from, and the graph's symbol for it (one for each device)."""
+    """One tapped value of a graph: where it is from, and the graph's symbol for it (one for each device).
+
+    ``labels``, one for each symbol, are what it is printed under; there are none where taps are outputs.
+    """
 
     name: str
     source: str | None
     dtype: str
     values: tuple[Any, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass
@@ -84,10 +90,13 @@ class GraphTaps:
     """The taps of one graph while it is built, in the order in which they will be executed.
 
     ``cast`` names a dtype to which floats are cast inside the graph ("float32"), or is None: each keeps its own.
+    ``printer(graph, name, values)`` prints each tap where it is placed and returns the labels; without one, taps become
+    outputs at the graph's end.
     """
 
     graph: str
     cast: str | None = None
+    printer: Callable[[str, str, Sequence[Any]], tuple[str, ...]] | None = None
     taps: dict[str, Tap] = field(default_factory=dict)
     _ranks: dict[str, int] = field(default_factory=dict)
     _calls: dict[tuple[str, str | None], int] = field(default_factory=dict)
@@ -107,21 +116,27 @@ class GraphTaps:
                 return
             del self.taps[name]  # inserted again at its new place in the order
         self._ranks[name] = rank
-        self.taps[name] = Tap(name, source, logical_name(values[0].dtype), tuple(values))
+        # Printed here, not at the graph's end, so that MAX need not hold all of them until then. What a better source
+        # replaces later is printed in vain: its file is not read.
+        labels = self.printer(self.graph, name, [self._casted(v) for v in values]) if self.printer else ()
+        self.taps[name] = Tap(name, source, logical_name(values[0].dtype), tuple(values), labels)
 
     def emit(self) -> tuple[list[Any], list[str]]:
-        """Return the extra outputs and their result names; called once, inside the graph's context."""
+        """Return the extra outputs and their result names; called once, inside the graph's context. None where printed."""
+        values, names = [], []
+        for tap in self.taps.values() if self.printer is None else ():
+            for i, value in enumerate(tap.values):
+                values.append(self._casted(value))
+                names.append(f"parity:{i}/{len(tap.values)}:{tap.name}")
+        return values, names
+
+    def _casted(self, value: Any) -> Any:
         from max.dtype import DType
         from max.graph import ops
 
-        values, names = [], []
-        for tap in self.taps.values():
-            for i, value in enumerate(tap.values):
-                if self.cast and value.dtype.is_float() and logical_name(value.dtype) != self.cast:
-                    value = ops.cast(value, DType[self.cast])
-                values.append(value)
-                names.append(f"parity:{i}/{len(tap.values)}:{tap.name}")
-        return values, names
+        if self.cast and value.dtype.is_float() and logical_name(value.dtype) != self.cast:
+            return ops.cast(value, DType[self.cast])
+        return value
 
 
 def output_with_taps(graph: Any, outputs: Sequence[Any], taps: GraphTaps, output: Callable[..., None]) -> None:
@@ -140,12 +155,18 @@ def output_with_taps(graph: Any, outputs: Sequence[Any], taps: GraphTaps, output
 
 
 class Result(NamedTuple):
-    """A tapped result of an execute: rank, number of ranks, checkpoint name, values."""
+    """A tapped result of an execute: rank, number of ranks, checkpoint name, values (a driver's buffer, or a file's)."""
 
     rank: int
     world: int
     name: str
-    buffer: Any
+    values: Any
+
+    def to_numpy(self) -> tuple[Array, str]:
+        """Return ``(private copy, logical dtype)`` of the values."""
+        if isinstance(self.values, MaxTensor):
+            return self.values.array, self.values.dtype
+        return buffer_to_numpy(self.values)
 
 
 def split_results(names: Sequence[str], results: Sequence[Any]) -> tuple[list[Any], list[Result]]:
@@ -191,6 +212,10 @@ class StepRecorder:
         """How many taps the graphs announced so far have."""
         return sum(len(taps) for taps in self._known.values())
 
+    def taps_of(self, graph: str) -> dict[str, Tap]:
+        """Return the taps that were announced of a graph by its name; empty where there are none."""
+        return self._known.get(graph, {})
+
     def announce(self, taps: GraphTaps) -> None:
         """Say that a graph with these taps was built."""
         with self._lock:
@@ -220,8 +245,8 @@ class StepRecorder:
             rank = {"index": r.rank, "world": r.world} if r.world > 1 else None
             self._writers[r.rank] = self._make_writer(self.step, rank)
         writer = self._writers[r.rank]
-        array, dtype = buffer_to_numpy(r.buffer)
-        tap = self._known.get(graph, {}).get(r.name)
+        array, dtype = r.to_numpy()
+        tap = self.taps_of(graph).get(r.name)
         name = r.name
         if name == "logits" and array.ndim == 2 and array.shape[0] == 1:
             name, array = "last_logits", array[0]  # a pipeline computes the last position's logits only

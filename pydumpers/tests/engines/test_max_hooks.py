@@ -1,5 +1,7 @@
 """The hooks that tap a MAX pipeline, on small models that are traced but never compiled."""
 
+import re
+import struct
 from contextlib import contextmanager
 
 import engine_support  # noqa: F401  # puts the package on PYTHONPATH, for processes that a test starts
@@ -14,6 +16,7 @@ from max.graph import DeviceRef, TensorType, ops
 from parity_dump import DumpWriter
 from parity_dump.errors import DumpError, DumpWarning
 from parity_dump.max import command, environment, model_facts
+from parity_dump.max_file import MAGIC
 from parity_dump.max_hooks import PATCHES, MaxHooks
 from parity_dump.max_taps import GraphTaps, Result, StepRecorder, split_results
 
@@ -262,6 +265,86 @@ def test_a_transparent_child_of_v3_does_not_pass_for_its_parent(tmp_path):
     assert paths == ["layers.0", "layers.0.self_attn", "layers.0.self_attn.qkv_proj"]
 
 
+# ---- taps as prints ------------------------------------------------------------------------------------------------
+
+
+class Fake:
+    """A loaded model and its session: the model writes into the folder that the session was told, as MAX does."""
+
+    def __init__(self, graph, values):
+        self.name, self.values = graph.name, values
+        self.told = []
+
+    def set_debug_print_options(self, style, output_directory=None):
+        self.told.append((style, output_directory))
+
+    def execute(self):
+        style, folder = self.told[-1]
+        assert style == "BINARY_MAX_CHECKPOINT"
+        for label, array in self.values.items():
+            raw = np.asarray(array, "<f4")
+            key = label.encode()
+            meta = 4 + len(key) + 2 + 4 * raw.ndim + 8
+            head = MAGIC + struct.pack("<IIQI", 0, 1, meta, len(key)) + key
+            head += struct.pack(f"<BB{raw.ndim}IQ", 81, raw.ndim, *raw.shape, 24 + meta)
+            (folder / f"{label}.max").write_bytes(head + raw.tobytes())
+        return ["logits"]
+
+
+def test_a_graph_with_prints_keeps_its_outputs_and_its_labels_are_plain_and_its_own(tmp_path):
+    printed = []
+    for _ in range(2):  # MAX's compile cache knows a graph again only where the labels are the same each time
+        with hooked(tmp_path, via="prints", everything=True, scratch=tmp_path / "scratch") as hooks:
+            graph = Network(layers=1).trace(IDS)
+            taps = hooks.recorder.taps_of(graph.name)
+        assert result_names(graph) == ["output0"]
+        printed.append([label for t in taps.values() for label in t.labels])
+    assert printed[0] == printed[1] and len(set(printed[0])) == len(taps)
+    assert all(re.fullmatch(r"[0-9a-f]{8}-\d{5}-[\w.]+", label) for label in printed[0])
+    assert str(graph).count("mo.debug.tensor.print") == len(taps)
+
+
+def printed_steps(tmp_path, labels=None):
+    """Run a fake model twice whose layer_00 is printed; return the writer's folder of steps."""
+    with hooked(tmp_path / "port", via="prints", scratch=tmp_path / "scratch", layers="0") as hooks:
+        graph = Network(layers=1).trace(IDS)
+        taps = hooks.recorder.taps_of(graph.name)
+        every = {t.labels[0]: np.full((2, 3), i, np.float32) for i, t in enumerate(taps.values())}
+        model = Fake(graph, every if labels is None else {})
+        hooks.prints.add_session(model)
+        assert model.told == [("NONE", None)], "nothing is printed until something tapped runs"
+        for step in range(2):
+            model.values = {label: x + 10 * step for label, x in model.values.items()}
+            assert hooks.execute(model, lambda m: m.execute(), ()) == ["logits"]
+            assert model.told[-1] == ("NONE", None)
+    return [*taps]
+
+
+@pytest.mark.filterwarnings("ignore::parity_dump.errors.DumpWarning")
+def test_each_execute_reads_its_own_prints_and_leaves_no_file_behind(tmp_path):
+    names = printed_steps(tmp_path)
+    for step in range(2):
+        for i, name in enumerate(names):
+            x = np.load(tmp_path / "port" / f"step_{step:04d}" / f"{name}.npy")
+            np.testing.assert_array_equal(x, np.full((2, 3), i + 10 * step))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_value_that_max_did_not_print_is_an_error_and_not_a_smaller_dump(tmp_path):
+    import json
+
+    with pytest.raises(DumpError, match=r"MAX printed for prompt_tokens: it did not write .*disk is full"):
+        printed_steps(tmp_path, labels=())
+    assert list((tmp_path / "scratch").iterdir()) == []
+    steps = list((tmp_path / "port").glob("step_*/dump.json"))
+    assert all(json.loads(s.read_text())["complete"] is False for s in steps)
+
+
+def test_another_way_for_taps_is_refused(tmp_path):
+    with pytest.raises(DumpError, match="via='files' is not one of outputs, prints"):
+        MaxHooks(recorder(tmp_path), via="files")
+
+
 # ---- results and steps ---------------------------------------------------------------------------------------------
 
 
@@ -402,8 +485,18 @@ def test_a_process_that_serve_spawns_has_the_hooks_too(tmp_path):
     env = {**os.environ, "PYTHONPATH": path, **environment({"out": tmp_path / "port"})}
     line = command(["serve", "--no-use-subgraphs", str(tmp_path / "seen")])
     done = subprocess.run(line, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1 and "nothing was written" in done.stderr, "the stand-in serves no request"
     assert (tmp_path / "seen").read_text() == "True"
+
+
+def test_a_server_that_wrote_nothing_is_no_success(tmp_path):
+    from parity_dump.max_main import served
+
+    with pytest.raises(DumpError, match="nothing was written to .*Was a request sent"):
+        served(tmp_path)
+    with pytest.warns(DumpWarning), DumpWriter(tmp_path, dumper="t", step=0) as w:
+        w.add("layer_00", np.zeros((1, 1), np.float32))
+    assert served(tmp_path) == [tmp_path / "step_0000"]
 
 
 def test_options_travel_in_the_environment_with_an_absolute_folder(tmp_path, monkeypatch):
