@@ -5,8 +5,13 @@ Compiled graphs are kept in MAX's own cache: minutes the first time, seconds aft
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +20,7 @@ from engine_support import (
     LIMIT_FLOAT32,
     assert_float32_engine,
     distance,
+    ids_of,
     manifest,
     path_of,
     reference,
@@ -113,6 +119,72 @@ def test_v3_modules_give_the_same_bits_as_v2(two_layers, generated, tmp_path):
     assert v3["last_logits"].shape == v2["last_logits"].shape, "the tied head of V3 is no module: its logits are an output"
     ref = tensors(reference("chat"))
     assert max(distance(ref[n], v3[n]).whole for n in ("layer_00", "layer_01")) <= LIMIT_FLOAT32
+
+
+def test_taps_as_prints_give_the_same_bits_as_taps_as_outputs(two_layers, tmp_path):
+    for via in ("outputs", "prints"):
+        generate(two_layers, tmp_path / via, options={"via": via})
+    assert sorted(p.name for p in (tmp_path / "prints").iterdir()) == ["step_0000", "step_0001"], "no scratch file is left"
+    for step in ("step_0000", "step_0001"):
+        outputs, prints = (manifest(tmp_path / via / step)["tensors"] for via in ("outputs", "prints"))
+        assert outputs == prints and len(outputs) == 2 * 8 + 4
+        a, b = (tensors(tmp_path / via / step) for via in ("outputs", "prints"))
+        for name, x in a.items():
+            assert x.tobytes() == b[name].tobytes(), f"{step} {name}"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextmanager
+def serving(model, out, log):
+    """Run ``parity-dump max -- serve`` until the block ends; yields a function that completes token ids, and the process."""
+    port = free_port()
+    line = command(["serve", "--model-path", str(model), "--port", str(port), *CPU_FLOAT32[:6]])
+    env = {**os.environ, **environment({"out": out}), "MAX_SERVE_DISABLE_TELEMETRY": "1"}
+    url = f"http://127.0.0.1:{port}"
+    with open(log, "w") as f:
+        server = subprocess.Popen(line, env=env, stdout=f, stderr=f, start_new_session=True)
+
+    def complete(ids):
+        body = json.dumps({"model": str(model), "prompt": ids, "max_tokens": 2, "temperature": 0}).encode()
+        request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(request, timeout=120))["usage"]
+
+    try:
+        while True:
+            assert server.poll() is None, Path(log).read_text()[-3000:]
+            try:
+                urllib.request.urlopen(f"{url}/v1/models", timeout=5)
+                break
+            except OSError:
+                time.sleep(0.5)
+        yield complete, server
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def test_a_server_dumps_each_request_from_its_worker_process(generated, tmp_path):
+    port, log = tmp_path / "port", tmp_path / "log"
+    ids = ids_of("chat")
+    with serving(path_of("smollm2"), port, log) as (complete, server):
+        assert not port.exists() or not list(port.rglob("dump.json")), "nothing is recorded before a request"
+        assert complete(ids)["prompt_tokens"] == len(ids)
+        assert manifest(port / "step_0000")["mode"] == "serve", "on disk while the server runs"
+        server.send_signal(signal.SIGINT)
+        server.wait(timeout=60)
+    assert f"parity-dump max: wrote {port / 'step_0000'}" in Path(log).read_text()
+    assert_float32_engine(reference("chat"), port / "step_0000")
+    validate(reference("chat"), port / "step_0000")
+    for step in ("step_0000", "step_0001"):
+        served, run = tensors(port / step), tensors(generated / step)
+        assert served.keys() == run.keys()
+        assert all(np.array_equal(served[n], run[n]) for n in run), "the same graph, asked by a server"
 
 
 def test_a_dump_that_is_there_stops_before_anything_is_compiled(generated):

@@ -4,12 +4,13 @@
 
 ``refs-KEY/`` holds Hugging Face float32 runs, dumped by ``parity_dump.torch``: ``prose`` (28 tokens), ``chat`` (the same
 model under its chat template, as ``max generate`` prompts it) and ``encoder`` (MiniLM), with their token ids; and
-``paths.json`` with the model folders and ONNX exports beside it. KEY hashes this script and the package, so a changed dumper
-makes new references; exports depend on this script alone.
+``paths.json`` with the model folders and ONNX exports beside it. KEY hashes this script and every module of the package that
+a dump from torch goes through, so a changed dumper makes new references; exports depend on this script alone.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import importlib.util
@@ -29,8 +30,6 @@ PROSE = (
     "aloud to the empty room."
 )
 CHAT = "The lighthouse keeper wrote every evening"
-# The modules that a reference depends on beside parity_dump.torch's own.
-CORE = ("arrays", "checks", "core", "dtypes", "hf_config", "names", "npyfile", "ranks", "selection")
 SENTENCE = "A notebook with blue pages lay open beside the lamp in the empty room."
 
 
@@ -40,6 +39,24 @@ def digest(*files: Path) -> str:
     for f in sorted(files):
         h.update(f.name.encode() + f.read_bytes())
     return h.hexdigest()[:12]
+
+
+def modules_behind(entry: str, package: Path = PACKAGE / "parity_dump") -> list[Path]:
+    """Return the files of ``entry`` and of all that it imports from its own package, directly or not, sorted.
+
+    Read from the import statements (``from .core import ...``), anywhere in a file: a list by hand would miss the next module.
+    """
+    found, todo = set[Path](), [package / f"{entry}.py"]
+    while todo:
+        file = todo.pop()
+        if file in found or not file.exists():  # "from . import name": a name that is no module
+            continue
+        found.add(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                names = [node.module] if node.module else [a.name for a in node.names]
+                todo += [package / f"{n}.py" for n in names]
+    return sorted(found)
 
 
 def minilm_folder() -> Path:
@@ -111,8 +128,7 @@ def main() -> None:
     """Make the references if they are not there yet and print their folder."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "parity" / "engines"
     scripts = [Path(__file__), HERE / "make_models.py"]
-    dumper = [*(PACKAGE / "parity_dump").glob("torch*.py"), *(PACKAGE / "parity_dump" / f"{n}.py" for n in CORE)]
-    refs, exports = root / f"refs-{digest(*scripts, *dumper)}", root / f"onnx-{digest(*scripts)}"
+    refs, exports = root / f"refs-{digest(*scripts, *modules_behind('torch'))}", root / f"onnx-{digest(*scripts)}"
     root.mkdir(parents=True, exist_ok=True)
     with open(root / "refs.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of two callers one makes them, the other waits
