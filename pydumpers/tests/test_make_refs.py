@@ -20,7 +20,7 @@ def test_every_module_on_the_way_of_a_torch_dump_is_in_the_key():
     writing = {"core", "arrays", "dtypes", "npyfile", "manifest", "folder", "names", "taps", "checks", "selection", "ranks"}
     hooks = {"torch", "torch_taps", "torch_structure", "torch_rope", "torch_rows", "torch_io", "torch_facts", "torch_ranks"}
     assert writing | hooks <= found
-    assert not found & {"llama_cpp", "onnx", "max", "max_taps", "jax_tap", "cli", "hf"}, "another engine makes no new references"
+    assert not found & {"llama_cpp", "onnx", "max", "max_taps", "jax_tap", "cli", "hf"}, "other engines make no new ones"
 
 
 def test_imports_are_followed_through_each_other_and_inside_functions(tmp_path):

@@ -492,7 +492,7 @@ def test_a_process_that_serve_spawns_has_the_hooks_too(tmp_path):
 def test_a_server_that_wrote_nothing_is_no_success(tmp_path):
     from parity_dump.max_main import served
 
-    with pytest.raises(DumpError, match="nothing was written to .*Was a request sent"):
+    with pytest.raises(DumpError, match=r"nothing was written to .*Was a request sent"):
         served(tmp_path)
     with pytest.warns(DumpWarning), DumpWriter(tmp_path, dumper="t", step=0) as w:
         w.add("layer_00", np.zeros((1, 1), np.float32))
