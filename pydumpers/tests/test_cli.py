@@ -55,6 +55,22 @@ def test_bad_usage_is_told_before_anything_is_loaded(capsys, argv, why):
 
 
 @pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["hf", "m", "--prompt", "x", "-o", "d", "--layers", "3-0"], "parsing layers='3-0': '3-0' selects nothing"),
+        (["hf", "m", "--prompt", "x", "-o", "d", "--tokens", "a"], "parsing tokens='a'"),
+        (["max", "-o", "d"], "give its arguments behind --"),
+        (["max", "-o", "d", "--", "generate"], "No module named 'max' (pip install 'parity-dump[max]')"),
+    ],
+)
+def test_what_cannot_work_is_told_before_anything_is_loaded_or_written(capsys, tmp_path, monkeypatch, argv, why):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (1, "") and why in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "reading token ids from"),

@@ -93,6 +93,25 @@ def test_an_exception_passes_through_and_leaves_complete_false(tmp_path):
     assert len(m["tensors"]) == 4, "what was written is listed: it can be looked at"
 
 
+def test_a_closed_dump_can_still_be_marked_as_failed(tmp_path):
+    with DumpWriter(tmp_path, dumper="t") as w:
+        fill(w)
+    assert manifest(tmp_path)["complete"] is True
+    w.fail(ValueError("afterwards"))
+    m = manifest(tmp_path)
+    assert (m["complete"], m["error"], len(m["tensors"])) == (False, "ValueError: afterwards", 4)
+    with pytest.raises(DumpError, match="the dump is closed"):
+        w.add("layer_02", hidden(9))
+
+
+def test_layers_that_do_not_exist_are_no_success(tmp_path):
+    with pytest.raises(DumpError, match="layers='30-40': the model has 30, counted from 0, and none of them is meant"):
+        DumpWriter(tmp_path / "known", dumper="t", model={"num_layers": 30}, layers="30-40")
+    warned = pytest.warns(DumpWarning, match="selected no layer that ran")
+    with warned, DumpWriter(tmp_path / "unknown", dumper="t", layers="7") as w:
+        fill(w)
+
+
 def test_an_interrupt_leaves_complete_false_too(tmp_path):
     with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, dumper="t") as w:
         fill(w)

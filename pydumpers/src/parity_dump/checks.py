@@ -45,6 +45,8 @@ def _no_tokens(f: Facts) -> Iterator[str]:
 
 def _missing_layers(f: Facts) -> Iterator[str]:
     have, want = f.layers(), f.model.get("num_layers")
+    if f.sampled and not have:
+        yield "layers= selected no layer that ran: indices count from 0"
     if f.sampled or not have:
         return
     missing = sorted(set(range(int(want) if want else have[-1] + 1)) - set(have))

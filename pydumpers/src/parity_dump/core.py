@@ -125,6 +125,8 @@ class DumpWriter:
         self._tokens = Selection.parse(tokens, "tokens") if tokens else None
         if self._layers and self._layers.needs_count() and not self.model.get("num_layers"):
             raise DumpError(f"opening dump {self.path}: layers={layers!r} needs model={{'num_layers': ...}} to know the last")
+        if self._layers and self.model.get("num_layers"):
+            self._layers.require(int(self.model["num_layers"]), "layers")
         self._entries: dict[str, dict[str, Any]] = {}
         self._sizes: dict[str, int] = {}
         self._crc: dict[str, int] = {}
@@ -298,6 +300,15 @@ class DumpWriter:
                 raise DumpError(
                     f"closing {self.path}: no tensor was added; did the hooks fire (torch.compile and CUDA graphs bypass them)?"
                 )
+
+    def fail(self, error: BaseException) -> None:
+        """Mark the dump incomplete because of ``error``, also one that was closed already.
+
+        For adapters that close a dump when a forward ends: an exception can still pass through the block around it.
+        """
+        with self._lock:
+            self._closed = True
+            self._write_manifest(False, error)
 
     def _write_manifest(self, complete: bool, error: BaseException | None) -> None:
         manifest: dict[str, Any] = {

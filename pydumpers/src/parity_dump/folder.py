@@ -20,7 +20,7 @@ def prepare(root: Path, path: Path, overwrite: bool) -> None:
     if (old or clash) and not overwrite:
         first = (old or clash)[0]
         raise DumpExistsError(
-            f"opening dump {path}: {first} is there already: choose another folder, or pass overwrite=True"
+            f"opening dump {path}: {first} is there already: choose another folder, or pass overwrite=True (--overwrite)"
         )
     # Manifests first: a clearing that is interrupted must not look like a whole dump.
     for f in sorted(old + clash, key=lambda f: f.suffix != ".json"):

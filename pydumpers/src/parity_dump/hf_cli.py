@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import DumpError
+from .selection import Selection
 from .token_ids import read_ids
 
 _DESCRIPTION = """\
@@ -92,6 +93,9 @@ def run_cli(args: argparse.Namespace) -> int:
         args.usage("--recompute needs --decode N")
     if args.ids and (args.chat or args.no_special):
         args.usage("--ids are taken as they are: leave --chat and --no-special out")
+    for what in ("layers", "tokens"):
+        if getattr(args, what):
+            Selection.parse(getattr(args, what), what)
     forced = read_ids(args.teacher_forced) if args.teacher_forced else None
     ids = read_ids(args.ids) if args.ids else None
     text = _text(args)

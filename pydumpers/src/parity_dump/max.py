@@ -12,6 +12,7 @@ that module installs the hooks there as well.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -109,6 +110,8 @@ def run_cli(args: argparse.Namespace) -> int:
     argv = [a for i, a in enumerate(args.max_args) if not (i == 0 and a == "--")]
     if not argv:
         raise DumpError("running max: give its arguments behind --, as in `parity-dump max -o port/ -- generate ...`")
+    if importlib.util.find_spec("max") is None:
+        raise ModuleNotFoundError("No module named 'max'")
     # Cleared here, once: a worker that starts later must not remove what another has written.
     prepare(Path(args.out), Path(args.out), args.overwrite)
     options = {k: getattr(args, k) for k in _OPTIONS}

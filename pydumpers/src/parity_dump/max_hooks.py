@@ -66,6 +66,8 @@ class MaxHooks:
         self.prints = Prints(scratch) if via == "prints" else None
         self._cast, self._everything, self._num_layers = cast, everything, num_layers
         self._layers = Selection.parse(layers, "layers") if layers else None
+        if self._layers and num_layers:
+            self._layers.require(num_layers, "layers")  # now, not after minutes of compiling
         self._paths: dict[int, tuple[Any, str]] = {}  # id -> (the layer itself, so that the id stays its own; path)
         self._graphs: dict[int, tuple[Any, GraphTaps]] = {}
         self._subgraphs: dict[int, Any] = {}

@@ -56,7 +56,11 @@ def hooks_from_environment(argv: list[str]) -> MaxHooks:
 
 def run_max(argv: list[str]) -> int:
     """Run ``max`` with ``argv`` and return its exit status; errors of the dump are told on stderr, with status 1."""
-    from max._entrypoints.pipelines import main
+    try:
+        from max._entrypoints.pipelines import main
+    except ImportError as e:  # graphs alone need less than pipelines do
+        print(f"parity-dump max: {e}: pipelines need more than max alone (pip install 'max[serve]')", file=sys.stderr)
+        return 1
 
     sys.argv = ["max", *argv]
     status = 0

@@ -50,6 +50,11 @@ class Selection:
             out.update(range(max(first, 0), last + 1, step))
         return sorted(out)
 
+    def require(self, count: int, what: str) -> None:
+        """Raise :class:`DumpError` where nothing among ``count`` is selected; ``what`` ("layers") names the things."""
+        if not self.indices(count):
+            raise DumpError(f"selecting {what}={self.text!r}: the model has {count}, counted from 0, and none of them is meant")
+
     def has(self, index: int, count: int | None) -> bool:
         """Report whether ``index`` is selected; ``count`` may be None only where :meth:`needs_count` is false."""
         if count is not None:

@@ -128,6 +128,7 @@ class Dumper:
         self._frames: list[Frame] = []
         self._block_calls = 0
         self._finished_layers = 0
+        self._last: DumpWriter | None = None  # of the forward that ended last
         self._has: set[str] = set()
         self._handles: list[Any] = []
         self._block_taps: list[BlockTaps] = []
@@ -151,6 +152,8 @@ class Dumper:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.__exit__(kind, error, tb)
+        elif error is not None and self._steps is False and self._last is not None:
+            self._last.fail(error)  # the forward went well, what the caller made of it did not; steps stand for themselves
         elif error is None and not self.paths:
             raise DumpError(
                 f"dumping {type(self.model).__name__} to {self.out}: the model did not run, or its hooks did not fire "
@@ -268,7 +271,7 @@ class Dumper:
         if isinstance(positions, torch.Tensor):
             self._emit_positions(positions, "position_ids")
         if mask is not None and mask.ndim == 2 and mask.shape[0] == rows.batch:
-            self.emit("attention_mask", mask[self._row], source="attention_mask")
+            self.emit("attention_mask", rows.mask(mask[self._row]), source="attention_mask")
             doubt = doubt_mask(mask[self._row], rows, past)
             if doubt:
                 self.warn(doubt)
@@ -297,7 +300,7 @@ class Dumper:
             return
         for name, tensor, source in results(output, self.rows, self.facts.get("vocab_size"), self._logits):
             self.emit(name, tensor, source=source)
-        self._writer = None
+        self._writer, self._last = None, writer
         writer.close()
 
     # ---- blocks ----------------------------------------------------------------------------------------------------

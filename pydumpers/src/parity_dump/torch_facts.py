@@ -65,6 +65,11 @@ def refuse_unhookable(model: Any) -> None:
                 f"hooking {type(model).__name__}: {where} is compiled (torch.compile), so hooks would not fire; dump the "
                 "original (model._orig_mod), or set TORCHDYNAMO_DISABLE=1 before loading it"
             )
+        if hasattr(m.forward, "_torchdynamo_orig_callable") and any(m.children()):
+            raise DumpError(
+                f"hooking {type(model).__name__}: the forward of {where} is compiled (torch.compile), so hooks of the "
+                "modules in it would be traced instead of run; set TORCHDYNAMO_DISABLE=1 before loading it"
+            )
 
 
 def refuse_capture() -> None:

@@ -54,6 +54,14 @@ class Rows:
         """Return [heads, T, S] of attention probabilities [B, heads, T, S], padding taken out on both sides."""
         return self._strip(self._strip(t[self.row], 1, self.keep), 2, self.keys)
 
+    def mask(self, mask: Any) -> Any:
+        """Return one sequence's mask [S] without its padding, as its rows are, so that it equals that of the sequence alone.
+
+        What a mask of the only sequence hides at its end is kept: it may be a decoded prefix that it was not extended with.
+        """
+        trailing = self.batch == 1 and not bool(mask[-1])
+        return mask if trailing else self._strip(mask, 0, self.keys)
+
     def _strip(self, t: Any, axis: int, index: Any) -> Any:
         if index is None or int(index.max()) >= t.shape[axis]:
             return t

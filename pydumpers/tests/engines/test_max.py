@@ -28,6 +28,7 @@ from engine_support import (
     text_of,
     validate,
 )
+from max import nn
 from max.driver import CPU
 from max.dtype import DType
 from max.engine import InferenceSession
@@ -37,6 +38,8 @@ from parity_dump import DumpWriter, tap
 from parity_dump.errors import DumpError, DumpExistsError
 from parity_dump.max import MaxTaps, command, environment, to_numpy
 from parity_dump.max_file import convert
+from parity_dump.max_hooks import MaxHooks
+from parity_dump.max_taps import StepRecorder
 
 PACKAGE = Path(__file__).parents[2]
 CPU_FLOAT32 = ("--devices", "cpu", "--quantization-encoding", "float32", "--max-length", "64", "--top-k", "1")
@@ -121,16 +124,14 @@ def test_v3_modules_give_the_same_bits_as_v2(two_layers, generated, tmp_path):
     assert max(distance(ref[n], v3[n]).whole for n in ("layer_00", "layer_01")) <= LIMIT_FLOAT32
 
 
-def test_taps_as_prints_give_the_same_bits_as_taps_as_outputs(two_layers, tmp_path):
-    for via in ("outputs", "prints"):
-        generate(two_layers, tmp_path / via, options={"via": via})
-    assert sorted(p.name for p in (tmp_path / "prints").iterdir()) == ["step_0000", "step_0001"], "no scratch file is left"
-    for step in ("step_0000", "step_0001"):
-        outputs, prints = (manifest(tmp_path / via / step)["tensors"] for via in ("outputs", "prints"))
-        assert outputs == prints and len(outputs) == 2 * 8 + 4
-        a, b = (tensors(tmp_path / via / step) for via in ("outputs", "prints"))
-        for name, x in a.items():
-            assert x.tobytes() == b[name].tobytes(), f"{step} {name}"
+def test_a_pipeline_whose_taps_are_prints_gives_the_same_bits_as_one_whose_taps_are_outputs(two_layers, generated, tmp_path):
+    generate(two_layers, tmp_path / "port", options={"via": "prints", "layers": "0"})
+    assert sorted(p.name for p in (tmp_path / "port").iterdir()) == ["step_0000", "step_0001"], "no scratch file is left"
+    outputs, prints = tensors(generated / "step_0000"), tensors(tmp_path / "port" / "step_0000")
+    common = [n for n in prints if n.startswith(("layer_00", "post_embed", "prompt_tokens"))]
+    assert len(common) == 8 + 2
+    for name in common:
+        np.testing.assert_array_equal(prints[name], outputs[name], name)
 
 
 def free_port():
@@ -198,6 +199,67 @@ def test_a_dump_that_is_there_stops_before_anything_is_compiled(generated):
     assert args.max_args[-3:] == ["generate", "--model-path", "m"]
     with pytest.raises(DumpExistsError):
         args.run(args)
+
+
+# ---- taps as prints, on a small model ------------------------------------------------------------------------------
+
+
+class Double(nn.Module):
+    def __call__(self, x):
+        return x * 2.0
+
+
+class Narrow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = Double()
+
+    def __call__(self, x):
+        return ops.cast(x, DType.bfloat16) + self.mlp(ops.cast(x, DType.bfloat16))
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.LayerList([Narrow()])
+        self.norm = Double()
+
+    def __call__(self, x):
+        return self.norm(ops.cast(self.layers[0](x), DType.float32))
+
+
+def dump_small(out, **options):
+    """Dump two executes of :class:`Small` and return what they return themselves."""
+
+    def make_writer(step, rank):
+        return DumpWriter(out, dumper="test", step=step, rank=rank)
+
+    with MaxHooks(StepRecorder(make_writer), scratch=out, **options):
+        session = InferenceSession(devices=[CPU()])
+        network = Small()
+        network.load_state_dict({})
+        model = session.load(network.trace(TensorType(DType.float32, ["tokens", 4], DeviceRef.CPU())))
+        xs = [np.linspace(-3, 3, 4 * rows, dtype=np.float32).reshape(rows, 4) for rows in (3, 1)]
+        return [[r.to_numpy() for r in model.execute(x)] for x in xs]
+
+
+@pytest.mark.filterwarnings("ignore::parity_dump.errors.DumpWarning")
+def test_prints_and_outputs_give_one_dump_for_each_execute_with_the_same_names_bits_and_results(tmp_path):
+    results = {via: dump_small(tmp_path / via, via=via) for via in ("outputs", "prints")}
+    for outputs, prints, rows in zip(results["outputs"], results["prints"], (3, 1), strict=True):
+        assert len(outputs) == len(prints) == 1, "the model's own results, and they alone"
+        np.testing.assert_array_equal(outputs[0], prints[0])
+        x = np.linspace(-3, 3, 4 * rows, dtype=np.float32).reshape(rows, 4)
+        np.testing.assert_allclose(prints[0], 6 * x, rtol=0.02)
+    for step in ("step_0000", "step_0001"):
+        outputs, prints = (tmp_path / via / step for via in ("outputs", "prints"))
+        assert manifest(outputs)["tensors"] == manifest(prints)["tensors"]
+        assert [(t["name"], t["dtype"]) for t in manifest(prints)["tensors"]] == [
+            ("layer_00.mlp_act", "bfloat16"), ("layer_00.mlp_out", "bfloat16"), ("layer_00", "bfloat16"),
+            ("post_final_norm", "float32"),
+        ]  # fmt: skip
+        for name, x in tensors(outputs).items():
+            assert x.tobytes() == tensors(prints)[name].tobytes(), name
 
 
 # ---- a graph by hand -----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from torch import nn
 
 from parity_dump import DumpError, DumpTooLargeError, DumpWarning, DumpWriter, tap, to_numpy
 from parity_dump.torch import Dumper
+from parity_dump.torch_facts import refuse_unhookable
 
 
 def hooks(model):
@@ -61,6 +62,24 @@ def test_an_exception_in_a_layer_passes_through_and_cleans_up(tmp_path):
     m = manifest_of(tmp_path)
     assert m["complete"] is False and m["error"] == "RuntimeError: layer 1 broke"
     assert "layer_00" in [t["name"] for t in m["tensors"]]
+
+
+def test_an_exception_after_the_forward_makes_its_dump_incomplete_too(tmp_path):
+    model = causal_lm("llama")
+    with pytest.raises(ValueError, match="of the caller"), Dumper(model, tmp_path / "one"):
+        model(input_ids=ids())
+        raise ValueError("of the caller")
+    m = manifest_of(tmp_path / "one")
+    assert (m["complete"], m["error"]) == (False, "ValueError: of the caller")
+    assert "last_logits" in [t["name"] for t in m["tensors"]], "what was written stays listed"
+
+
+def test_steps_that_ended_stay_complete_when_a_later_one_breaks(tmp_path):
+    model = causal_lm("llama")
+    with pytest.raises(ValueError, match="later"), Dumper(model, tmp_path, steps=True):
+        model(input_ids=ids())
+        raise ValueError("later")
+    assert manifest_of(tmp_path / "step_0000")["complete"] is True
 
 
 @pytest.mark.parametrize("grad", [True, False])
@@ -267,10 +286,23 @@ def test_padding_is_not_counted_as_tokens(tmp_path, side):
         forward={"attention_mask": torch.cat([torch.ones(1, 8, dtype=torch.int64), mask])})  # fmt: skip
     alone, row = read(tmp_path / "alone"), read(tmp_path / "batch")
     assert row["prompt_tokens"].tolist() == x[0].tolist()
-    rotated = {"position_ids", "attention_mask"} | {n for n in alone if n.endswith("_rope") and side == "left"}
+    rotated = {"position_ids"} | {n for n in alone if n.endswith("_rope") and side == "left"}
     for name in alone.keys() - rotated:
         np.testing.assert_allclose(row[name], alone[name], rtol=2e-4, atol=2e-5, err_msg=name)
-    assert row["attention_mask"].tolist() == mask[0].tolist(), "the mask itself is kept whole"
+    assert row["attention_mask"].tolist() == [1] * 5, "as of the sequence alone"
+
+
+@pytest.mark.parametrize(
+    ("mask", "kept", "reason"),
+    [
+        ([0, 0, 1, 1, 1], [1, 1, 1], "padding on the left"),
+        ([1, 1, 1, 0, 0], [1, 1, 1, 0, 0], "it may be a decoded prefix: the other side's mask tells"),
+    ],
+)
+def test_what_the_mask_of_a_single_sequence_hides_is_taken_out_only_where_it_must_be_padding(tmp_path, mask, kept, reason):
+    with pytest.warns(DumpWarning, match="hides 2 of 5 positions"):
+        run(causal_lm("llama"), tmp_path, ids(5), forward={"attention_mask": torch.tensor([mask])})
+    assert read(tmp_path)["attention_mask"].tolist() == kept, reason
 
 
 def test_a_batch_row_equals_the_sequence_alone(tmp_path):
@@ -357,6 +389,16 @@ def test_what_has_no_values_or_no_dense_ones():
 
 
 # ---- refusals and choices
+
+
+def test_a_model_with_a_compiled_forward_is_refused_where_hooks_are_inside_it(tmp_path):
+    model = causal_lm("llama")
+    model.model.norm.forward = torch.compile(model.model.norm.forward)  # no module in it: its own hooks fire
+    refuse_unhookable(model)
+    model.model.layers[1].forward = torch.compile(model.model.layers[1].forward)
+    with pytest.raises(DumpError, match=r"forward of its module 'model\.layers\.1' is compiled"), Dumper(model, tmp_path):
+        raise AssertionError("not reached")
+    assert hooks(model) == 0
 
 
 def test_a_compiled_model_is_refused(tmp_path):
