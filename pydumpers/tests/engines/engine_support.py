@@ -28,7 +28,10 @@ def references() -> Path:
     """Return the folder of the Hugging Face references, which the torch environment makes where they are missing."""
 
     def last_line(*command: object) -> str:
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip().splitlines()[-1]
+        # Not inherited but named: MAX's runtime sets PYTHONEXECUTABLE where os.environ does not see it, and a child that
+        # finds it there leaves its environment.
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+        return done.stdout.strip().splitlines()[-1]
 
     return Path(last_line(last_line("bash", TOOLS / "setup_torch.sh"), TOOLS / "make_refs.py"))
 
