@@ -279,6 +279,7 @@ def dump(
         raise DumpError(f"running {path}: give ids or feeds")
     given: dict[str, Array] = dict(feeds_for(session, ids)) if ids is not None else {}
     given.update(feeds or {})
+    _check_shapes(path, session, given)
     try:
         arrays = session.run([name for name, _ in fetch.values()], given)
     except Exception as e:
@@ -301,6 +302,18 @@ def dump(
                 writer.add("logits", array, dtype=dtype, source=c.source)
             writer.add("last_logits", array[-1], dtype=dtype, source=c.source)
         return writer.names
+
+
+def _check_shapes(path: Path, session: Any, given: Mapping[str, Array]) -> None:
+    """Raise :class:`DumpError` where an input has another size than the graph fixes; named dimensions may be anything."""
+    for spec in session.get_inputs():
+        have = list(given[spec.name].shape) if spec.name in given else None
+        fixed = [(w, h) for w, h in zip(spec.shape, have or (), strict=False) if isinstance(w, int)]
+        if have is not None and (len(have) != len(spec.shape) or any(w != h for w, h in fixed)):
+            raise DumpError(
+                f"running {path}: its input {spec.name} has the fixed shape {spec.shape}, but {have} was given: export with "
+                "dynamic_shapes, or dump both sides with as many tokens as the export has"
+            )
 
 
 def _first_line(error: Exception) -> str:

@@ -220,6 +220,13 @@ def test_a_run_that_onnx_runtime_refuses_says_what_it_said(tmp_path):
         run(two_layers(), tmp_path, ids=[7])
 
 
+def test_an_export_of_fixed_length_says_which_length_it_takes(tmp_path):
+    model = two_layers()
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 2
+    with pytest.raises(DumpError, match=r"input_ids has the fixed shape \[1, 2\], but \[1, 3\] was given: export with dynamic"):
+        run(model, tmp_path)
+
+
 def test_what_would_be_dumped_can_be_listed_without_running():
     chosen = {c.checkpoint: c.value for c in choose(two_layers().graph)}
     assert chosen["layer_01"] == "h1"
