@@ -285,39 +285,6 @@ func left(f compare.Finding) float64 {
 	return math.Round(10 * math.Log10(s*s))
 }
 
-// downstream looks for independent faults after the first: checkpoints in later
-// blocks whose error is proven exactly by another cause, on the port's own
-// inputs, so that what they inherited does not matter.
-func (e *explainer) downstream(src Source, part *compare.Part, at string, first []compare.Finding) {
-	known := map[string]bool{}
-	for _, f := range first {
-		known[f.Cause] = true
-	}
-	layer0, _ := SplitName(at)
-	passed := false
-	for _, p := range part.Pairs {
-		if p.Name == at {
-			passed = true
-			continue
-		}
-		if !passed || !p.Bad() || e.ctx.Err() != nil {
-			continue
-		}
-		layer, _ := SplitName(p.Name)
-		if layer == layer0 && p.Gain() < 10 {
-			continue // the same block inherits within a few steps
-		}
-		for _, f := range e.test(src, part, p.Name) {
-			if f.Proof != compare.ProofExact || known[f.Cause] || strings.HasPrefix(f.Cause, "benign.") || strings.HasPrefix(f.Cause, "numerics.low") {
-				continue
-			}
-			known[f.Cause] = true
-			f.For = append([]string{fmt.Sprintf("a second, independent fault: proven at %s on the port's own inputs", f.Checkpoint)}, f.For...)
-			e.findings = append(e.findings, f)
-		}
-	}
-}
-
 // untrusted explains a failed embedding, which the tensors may still name. What
 // follows from a wrong embedding blames no layer; only where the embedding is
 // explained exactly are later faults looked for, and only proofs on the port's

@@ -44,6 +44,9 @@ type Context struct {
 	// FloorOf returns the rel_l2 that rounding alone may cause at a checkpoint,
 	// from the coarser logical dtype of both sides or a calibrated floor.
 	FloorOf func(name string) float64
+	// memo keeps what is costly to find out and asked for at many places, for
+	// as long as the source lives.
+	memo map[string]any
 	// Note records what was tried and why it was refused; printed with an
 	// unknown cause.
 	Note func(format string, args ...any)
@@ -51,8 +54,31 @@ type Context struct {
 
 // NewContext places a context at a checkpoint.
 func NewContext(s Source, at string, floorOf func(string) float64, note func(string, ...any)) *Context {
-	c := &Context{Source: s, FloorOf: floorOf, Note: note}
+	c := &Context{Source: s, FloorOf: floorOf, Note: note, memo: map[string]any{}}
+	if m, ok := s.(interface{ memory() map[string]any }); ok {
+		c.memo = m.memory()
+	}
 	return c.Move(at)
+}
+
+// once returns what find found under a key before, else finds it now. What find
+// notes is noted each time.
+func once[T any](c *Context, key string, find func(c *Context) T) T {
+	type found struct {
+		value T
+		notes []string
+	}
+	f, ok := c.memo[key].(found)
+	if !ok {
+		d := *c
+		d.Note = func(format string, args ...any) { f.notes = append(f.notes, fmt.Sprintf(format, args...)) }
+		f.value = find(&d)
+		c.memo[key] = f
+	}
+	for _, n := range f.notes {
+		c.Note("%s", n)
+	}
+	return f.value
 }
 
 // Move returns the same context at another checkpoint.

@@ -1,6 +1,9 @@
 package diagnose
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // lineage lists, per tap, the groups of taps that it is computed from, of the
 // same layer; "in" is the block's input. A group holds alternatives, nearest
@@ -127,11 +130,11 @@ func (c *Context) downstreamAgrees(name string) (agree bool, checked int) {
 		case "q", "k", "q_norm", "k_norm", "q_rope", "k_rope":
 			continue
 		}
-		ref, port, ok := c.Pair(n)
+		ref, _, ok := c.Pair(n)
 		if !ok || ref.DType == "int64" || ref.DType == "int32" {
 			continue
 		}
-		if distance(ref, port).Token > c.FloorOf(n) {
+		if e, ok := c.apart(n); ok && e.Token > c.FloorOf(n) {
 			return false, checked
 		}
 		checked++
@@ -146,10 +149,26 @@ func (c *Context) downstreamAgrees(name string) (agree bool, checked int) {
 // its floor, so that the outputs of both runs cannot be compared directly.
 func (c *Context) inherited() bool {
 	for _, in := range c.inputs(c.At) {
-		r, p, ok := c.Pair(in)
-		if ok && distance(r, p).Token > c.FloorOf(in) {
+		if e, ok := c.apart(in); ok && e.Token > c.FloorOf(in) {
 			return true
 		}
 	}
 	return false
+}
+
+// apart is the distance of the two sides at a checkpoint, worked out once; ok is
+// false where they cannot be paired.
+func (c *Context) apart(name string) (e errorOf, ok bool) {
+	type answer struct {
+		e  errorOf
+		ok bool
+	}
+	a := once(c, fmt.Sprintf("apart %d %d %s", c.Step(), c.Rank(), name), func(c *Context) answer {
+		ref, port, ok := c.Pair(name)
+		if !ok {
+			return answer{}
+		}
+		return answer{distance(ref, port), true}
+	})
+	return a.e, a.ok
 }

@@ -62,11 +62,10 @@ func (c *Context) localFloor(name string) float64 {
 		return floor
 	}
 	for _, in := range inputs {
-		r, p, ok := c.Pair(in)
+		e, ok := c.apart(in)
 		if !ok {
 			return floor
 		}
-		e := distance(r, p)
 		s += e.Token * e.Token
 	}
 	// A product over a few hundred terms in float32 loses more than one rounding.

@@ -54,6 +54,20 @@ func preTap(c *Context, side Side, tap string) (string, bool) {
 // ropeRules identifies both sides' rules at c.At. ok is false where that cannot
 // be done; c.Note says why.
 func ropeRules(c *Context, ref, port *Tensor) (r, p ropeFound, ok bool) {
+	f := once(c, fmt.Sprintf("rope %d %d %s", c.Step(), c.Rank(), c.At), func(c *Context) ropePair {
+		r, p, ok := findRopeRules(c, ref, port)
+		return ropePair{r, p, ok}
+	})
+	return f.ref, f.port, f.ok
+}
+
+// ropePair is what findRopeRules found.
+type ropePair struct {
+	ref, port ropeFound
+	ok        bool
+}
+
+func findRopeRules(c *Context, ref, port *Tensor) (r, p ropeFound, ok bool) {
 	d := c.headDim(c.At, ref.Cols)
 	if d == 0 {
 		c.Note("rope at %s: the head's width is not known; it needs head_dim in a manifest, or attn_probs", c.At)

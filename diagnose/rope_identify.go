@@ -1,6 +1,10 @@
 package diagnose
 
-import "math"
+import (
+	"math"
+	"reflect"
+	"slices"
+)
 
 // occam is how much smaller the error of a later, less simple rule has to be to
 // be taken over an earlier one.
@@ -40,12 +44,35 @@ func identifyRope(c *Context, pos [][]float64, pre, post *Tensor, headDim int, p
 	if m == nil {
 		return f, false
 	}
-	f = ropeFound{turns: m, shape: m.shapeError(), err: math.Inf(1)}
+	unit := unitOf(pre, post)
+	shape := m.shapeError()
 	// Rounded tables keep lengths only to their own precision.
-	if !(f.shape <= math.Max(8*unitOf(pre, post), 5e-3)) {
-		return f, false
+	if !(shape <= math.Max(8*unit, 5e-3)) {
+		return ropeFound{turns: m, shape: shape, err: math.Inf(1)}, false
 	}
-	s := &ropeSearch{m: m, best: &f, unit: unitOf(pre, post)}
+	if m.rows > searchRows {
+		// A rule that some rows show is tried on all of them; where it fails, as
+		// it does where rows have places of their own or a law has to be fitted to
+		// the phases of neighbours, all rows are searched.
+		f, ok := searchTurns(m.sample(searchRows), priors, unit)
+		if ok && f.rule.Positions == nil && f.good(unit) {
+			if e := m.errorOf(f.rule); e <= 1.5*f.err+snapSlack || e <= 1.1*shape+snapSlack {
+				f.turns, f.err, f.shape = m, e, shape
+				return f, true
+			}
+		}
+	}
+	return searchTurns(m, priors, unit)
+}
+
+// searchRows is how many rows a rule is searched on at first.
+const searchRows = 96
+
+// searchTurns tries rules on what was measured, the simplest first; ok is false
+// where not even no rotation could be weighed.
+func searchTurns(m *turns, priors []ropeRule, unit float64) (f ropeFound, ok bool) {
+	f = ropeFound{turns: m, shape: m.shapeError(), err: math.Inf(1)}
+	s := &ropeSearch{m: m, best: &f, unit: unit}
 	s.none()
 	base := s.priors(priors)
 	if s.settled() {
@@ -85,9 +112,12 @@ func (s *ropeSearch) offer(r ropeRule, params int) float64 {
 }
 
 // settled tells whether the best rule leaves no more than free angles do, so that
-// no other can be better.
+// no other can be better, or no more than float32 frequencies and angles that are
+// off by a unit or two make: engines compute theta^(-2i/d) in different ways.
 func (s *ropeSearch) settled() bool {
-	return s.best.err <= 1.1*s.best.shape+snapSlack || s.best.err <= s.unit/2
+	e := s.best.err
+	return e <= 1.1*s.best.shape+snapSlack || e <= s.unit/2 ||
+		s.unit <= 0x1p-23 && e <= math.Max(4*s.unit, 0x1p-23*s.m.turned(s.best.rule))
 }
 
 func (s *ropeSearch) none() { s.offer(ropeRule{None: true}, 0) }
@@ -146,8 +176,14 @@ func (s *ropeSearch) priors(rules []ropeRule) []ropeRule {
 		for _, q := range s.fit(r) {
 			s.offer(q, 0)
 			q.Positions, q.Offset, q.RoundPos, q.RoundFreq, q.RoundAngle, q.RoundTable = nil, 0, "", "", "", ""
+			if slices.ContainsFunc(base, func(b ropeRule) bool { return reflect.DeepEqual(b, q) }) {
+				continue
+			}
 			s.offer(q, 0)
 			base = append(base, q)
+			if s.settled() {
+				return base
+			}
 		}
 	}
 	return base
@@ -161,6 +197,11 @@ func (s *ropeSearch) variants(base []ropeRule) {
 		quiet := r
 		quiet.RoundFreq, quiet.RoundAngle = "float32", "float32"
 		s.offer(quiet, 0)
+	}
+	for _, r := range base {
+		if s.settled() {
+			return
+		}
 		if math.Abs(g-1) > math.Max(1e-4, s.unit) {
 			q := r
 			q.Mscale = s.snap(g, func(v float64) ropeRule { x := r; x.Mscale = v; return x })

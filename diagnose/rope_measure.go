@@ -60,6 +60,47 @@ func measureTurns(pre, post *Tensor, headDim int, shape geometry, pos [][]float6
 	return m
 }
 
+// sample takes n rows, evenly spread, the last among them: it has turned most.
+func (m *turns) sample(n int) *turns {
+	s := *m
+	s.rows, s.total, s.rest = n, 0, 0
+	s.c, s.before, s.after, s.pos = nil, nil, nil, make([][]float64, len(m.pos))
+	share := float64(n) / float64(m.rows)
+	s.rest = m.rest * share
+	s.total = s.rest
+	for i := range n {
+		t := (i+1)*m.rows/n - 1
+		lo, hi := t*m.n, (t+1)*m.n
+		s.c = append(s.c, m.c[lo:hi]...)
+		s.before = append(s.before, m.before[lo:hi]...)
+		s.after = append(s.after, m.after[lo:hi]...)
+		for a, p := range m.pos {
+			s.pos[a] = append(s.pos[a], p[t])
+		}
+	}
+	for _, e := range s.after {
+		s.total += e
+	}
+	return &s
+}
+
+// turned is the root of the mean square angle that a rule turns the pairs by, by
+// their energy, in radians.
+func (m *turns) turned(r ropeRule) float64 {
+	if r.None || r.Freqs != nil {
+		return 0
+	}
+	var sum, weight float64
+	for k, phi := range r.angles(m.pos, m.rows, m.headDim) {
+		sum += m.before[k] * phi * phi
+		weight += m.before[k]
+	}
+	if weight == 0 {
+		return 0
+	}
+	return math.Sqrt(sum / weight)
+}
+
 // gain is the least-squares length of the factor over all pairs, 1 without a
 // YaRN attention factor.
 func (m *turns) gain() float64 {

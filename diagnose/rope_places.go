@@ -17,6 +17,9 @@ const (
 // and constant positions are written as such.
 func (s *ropeSearch) places(base []ropeRule) {
 	for _, r := range base {
+		if s.settled() {
+			return
+		}
 		at, ok := s.m.rowPlaces(r)
 		if !ok {
 			continue

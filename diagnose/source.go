@@ -16,7 +16,11 @@ type dumpSource struct {
 	cache map[cacheKey]*Tensor
 	order []cacheKey
 	size  int
+	memo  map[string]any
 }
+
+// memory gives contexts on this source a place for what they found out.
+func (s *dumpSource) memory() map[string]any { return s.memo }
 
 type cacheKey struct {
 	side Side
@@ -28,7 +32,7 @@ const cacheElements = 8 << 20
 
 // NewSource stands at one step and rank of a comparison.
 func NewSource(c *compare.Comparison, part *compare.Part) Source {
-	return &dumpSource{c: c, part: part, cache: map[cacheKey]*Tensor{}}
+	return &dumpSource{c: c, part: part, cache: map[cacheKey]*Tensor{}, memo: map[string]any{}}
 }
 
 // run returns a side's run.
