@@ -46,6 +46,7 @@ def test_version(capsys):
         (["hf", "m", "--prompt", "x", "-o", "d", "--recompute"], "--recompute needs --decode N"),
         (["hf", "m", "--ids", "x", "-o", "d", "--chat"], "leave --chat and --no-special out"),
         (["hf", "m", "--prompt", "x", "-o", "d", "--max-bytes", "lots"], "'lots' is not a size like 500M or 2G"),
+        (["max", "-o", "d", "--max-bytes", "lots", "--", "generate"], "'lots' is not a size like 500M or 2G"),
         (["hf", "m", "--prompt", "x", "-o", "d", "--dtype", "int8"], "invalid choice: 'int8'"),
     ],
 )
@@ -92,9 +93,9 @@ def test_a_missing_prompt_file_is_a_failed_run(capsys, tmp_path):
 
 
 def test_sizes_are_powers_of_1000(capsys):
-    from parity_dump.hf_cli import _size
+    from parity_dump.estimate import parse_size
 
-    assert [_size(t) for t in ("12", "1.5k", "200M", "2GB", "1T")] == [12, 1500, 200_000_000, 2_000_000_000, 10**12]
+    assert [parse_size(t) for t in ("12", "1.5k", "200M", "2GB", "1T")] == [12, 1500, 200_000_000, 2_000_000_000, 10**12]
 
 
 def test_the_version_is_the_projects(request):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,6 +69,14 @@ def check_room(path: Path, need: int, max_bytes: int | None) -> None:
     free = shutil.disk_usage(folder).free
     if need > free:
         raise DiskFullError(f"opening dump {path}: it would take about {human(need)}, and {human(free)} are free: {remedy}")
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that ``500M`` or ``1.5GB`` stand for (powers of 1000); for argparse, whose error it raises."""
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)B?", text)
+    if not m:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 500M or 2G")
+    return int(float(m[1]) * 1000 ** " kMGT".index(m[2] or " "))
 
 
 def human(n: int) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from .errors import DumpError
+from .estimate import parse_size
 from .selection import Selection
 from .token_ids import read_ids
 
@@ -71,16 +71,9 @@ def add_cli(subparsers: Any) -> None:
     dump.add_argument("--no-sub-taps", dest="sub_taps", action="store_false", help="layer outputs only")
     dump.add_argument("--blocks", metavar="PATH", help="the block list, where the heaviest is not the one meant")
     dump.add_argument("--id", help="the model's name in the manifest (default: the folder's)")
-    dump.add_argument("--max-bytes", type=_size, metavar="SIZE", help="limit for each step's files: 500M, 2G")
+    dump.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="limit for each step's files: 500M, 2G")
     dump.add_argument("--overwrite", action="store_true", help="replace a dump that is there")
     p.set_defaults(run=run_cli, usage=p.error)
-
-
-def _size(text: str) -> int:
-    m = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)B?", text)
-    if not m:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size like 500M or 2G")
-    return int(float(m[1]) * 1000 ** " kMGT".index(m[2] or " "))
 
 
 def run_cli(args: argparse.Namespace) -> int:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from .core import DumpWriter
 from .errors import DumpError
+from .estimate import parse_size
 from .folder import prepare
 from .names import SUB_TAPS, layer_name
 from .token_ids import read_ids
@@ -498,7 +499,7 @@ def add_cli(subparsers: Any) -> None:
     p.add_argument("--n-gpu-layers", type=int, default=0)
     p.add_argument("--layers", help="which layers to keep, as in 0-3,last (default: all)")
     p.add_argument("--tokens", help="which rows to keep, as in 0-15,last (default: all)")
-    p.add_argument("--max-bytes", type=int, help="limit for each step's files")
+    p.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="limit for each step's files: 500M, 2G")
     p.add_argument("--overwrite", action="store_true", help="replace a dump that is there")
     p.set_defaults(run=run_cli)
 

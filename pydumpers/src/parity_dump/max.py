@@ -23,6 +23,7 @@ from typing import Any
 import numpy.typing as npt
 
 from .errors import DumpError
+from .estimate import parse_size
 from .folder import prepare
 from .max_taps import MaxTaps, TappedModel, buffer_to_numpy, graph_values
 from .taps import active
@@ -99,7 +100,7 @@ def add_cli(subparsers: Any) -> None:
     p.add_argument("--via", choices=["outputs", "prints"], default="outputs", help=_VIA)
     p.add_argument("--cast", choices=["float32"], help="cast floats inside the graph")
     p.add_argument("--storage", choices=["native", "float32"], default="native", help="how files hold narrow floats")
-    p.add_argument("--max-bytes", type=int, help="limit for each step's files")
+    p.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="limit for each step's files: 500M, 2G")
     p.add_argument("--everything", action="store_true", help="also tap modules that no standard name is known for")
     p.add_argument("max_args", nargs=argparse.REMAINDER, metavar="-- MAX ARGUMENTS", help="arguments of `max`, unedited")
     p.set_defaults(run=run_cli)

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from .core import DumpWriter
 from .errors import DumpError
+from .estimate import parse_size
 from .module_names import Place, execution_order, input_of, output_of, split_path
 from .names import MODEL_TAPS, SUB_TAPS, layer_name, split_layer
 
@@ -347,7 +348,7 @@ def add_cli(subparsers: Any) -> None:
     p.add_argument("--no-optimize", action="store_true", help="turn ONNX Runtime's graph optimizations off")
     p.add_argument("--layers", help="which layers to keep, as in 0-3,last (last needs --config)")
     p.add_argument("--tokens", help="which rows to keep, as in 0-15,last")
-    p.add_argument("--max-bytes", type=int, help="limit for the files")
+    p.add_argument("--max-bytes", type=parse_size, metavar="SIZE", help="limit for the files: 500M, 2G")
     p.add_argument("--overwrite", action="store_true", help="replace a dump that is there")
     p.set_defaults(run=run_cli)
 
