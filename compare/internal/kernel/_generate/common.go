@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/layerparity/parity/compare/internal/kernel/_generate/twin"
 	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
@@ -83,7 +84,7 @@ func gp(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVir
 func begin(name, signature string) {
 	TEXT(name, NOSPLIT, signature)
 	Pragma("noescape")
-	Doc(reference(name)...)
+	Doc(twin.Comment(name)...)
 }
 
 func end() {

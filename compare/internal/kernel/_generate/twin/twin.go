@@ -1,4 +1,5 @@
-package main
+// Package twin reads the portable loops, whose comments the assembly carries.
+package twin
 
 import (
 	"go/ast"
@@ -29,15 +30,19 @@ var portable = func() map[string]*ast.FuncDecl {
 // goName is a function of the portable loops in a comment.
 var goName = regexp.MustCompile(`\b([a-z]+[0-9]*)Go\b`)
 
-// reference returns the comment of a function's portable twin (row32AVX2 has
-// row32Go), so that both always carry the same reference loop.
-func reference(name string) []string {
-	base := strings.TrimSuffix(strings.TrimSuffix(name, "AVX2"), "AVX512")
-	twin := portable[base+"Go"]
+// instructionSet ends the name of a loop in assembly.
+var instructionSet = regexp.MustCompile(`(AVX2|AVX512|NEON)$`)
+
+// Comment returns the lines of the comment of a function's portable twin (peak32AVX2
+// has peak32Go), so that both always carry the same reference loop. It ends the
+// program where there is none.
+func Comment(name string) []string {
+	isa := instructionSet.FindString(name)
+	twin := portable[strings.TrimSuffix(name, isa)+"Go"]
 	if twin == nil || twin.Doc == nil {
 		log.Fatalf("writing %s: no portable twin with a comment", name)
 	}
 	doc := strings.TrimRight(twin.Doc.Text(), "\n")
-	doc = goName.ReplaceAllString(doc, "${1}"+strings.TrimPrefix(name, base))
+	doc = goName.ReplaceAllString(doc, "${1}"+isa)
 	return strings.Split(doc, "\n")
 }
