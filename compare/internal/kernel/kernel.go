@@ -95,7 +95,8 @@ func RunAll(ctx context.Context, pairs []Pair, o Options) ([]*Sums, []error) {
 	return runAll(ctx, pairs, o, standard)
 }
 
-// Implementation names the inner loops in use: "avx512", "avx2" or "portable".
+// Implementation names the inner loops in use: "avx512", "avx2", "neon" or
+// "portable".
 func Implementation() string { return standard.loops.name }
 
 func (p *Pair) check() error {

@@ -10,7 +10,7 @@ const Lanes = 8
 type lanes struct {
 	dot, a2, b2, d2, s1, max [Lanes]float64
 
-	_  [Lanes]float64 // what max was after the stretch before; the assembly's own
+	_  [Lanes]float64 // what max was after the stretch before; for the assembly of amd64
 	at [Lanes]float64 // for each lane of max, the stretch in which it was first reached
 }
 
