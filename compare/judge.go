@@ -32,6 +32,7 @@ type rule struct {
 // rules is the table that judge walks.
 var rules = []rule{
 	{"nonfinite", nonFiniteRule},
+	{"mask", maskRule},
 	{"floor", floorRule},
 	{"tokens", tokensRule},
 	{"gain", gainRule},
@@ -71,13 +72,29 @@ func (p *part) judge() {
 			continue
 		}
 		pr.measure()
-		for _, r := range rules {
-			if reason, bad := r.holds(p, pr); bad {
-				pr.state.bad, pr.state.by, pr.state.reason = true, r.by, reason
-				break
-			}
+		pr.applyRules(p)
+	}
+}
+
+// applyRules takes the first rule that makes the pair bad by an error made here.
+// Where every rule that holds speaks of what was passed on, the first is kept: a
+// median that accumulated must not hide a token that did not.
+func (p *Pair) applyRules(pt *part) {
+	kept := p.state
+	for _, r := range rules {
+		reason, bad := r.holds(pt, p)
+		if !bad {
+			continue
+		}
+		p.state.bad, p.state.by, p.state.reason = true, r.by, reason
+		if !p.accumulated() {
+			return
+		}
+		if !kept.bad {
+			kept = p.state
 		}
 	}
+	p.state = kept
 }
 
 // measure fills the figures that the rules need.
@@ -105,8 +122,14 @@ func (p *Pair) measure() {
 			in2 += sq(median(in.judged()))
 		}
 	}
-	s.gain = median(own) / math.Sqrt(in2+unit*unit)
-	s.tailGain = p.gainTail(own, noise, unit)
+	size, sizes := p.scoreSizes()
+	s.gain = median(own) / (math.Sqrt(in2+unit*unit) * amplified(size))
+	s.tailGain = p.gainTail(own, noise, unit, func(t int) float64 {
+		if sizes == nil {
+			return amplified(size)
+		}
+		return amplified(sizes[t])
+	})
 }
 
 // judged returns the token errors that count: without those whose discrete
@@ -134,8 +157,9 @@ func (p *Pair) onlyStream() bool {
 
 // gainTail is the 98th percentile over tokens of the gain per token, against
 // the worst input up to that token, since attention mixes earlier tokens in;
-// noise is what the stream's rounding is multiplied by, nil for no stream.
-func (p *Pair) gainTail(own, noise []float64, unit float64) float64 {
+// noise is what the stream's rounding is multiplied by, nil for no stream;
+// softmax is the factor that a softmax in between allows a token.
+func (p *Pair) gainTail(own, noise []float64, unit float64, softmax func(t int) float64) float64 {
 	n := len(own)
 	in2 := make([]float64, n)
 	for t, s := range noise {
@@ -156,7 +180,7 @@ func (p *Pair) gainTail(own, noise []float64, unit float64) float64 {
 	}
 	g := make([]float64, n)
 	for t, r := range own {
-		g[t] = r / math.Sqrt(in2[t]+unit*unit)
+		g[t] = r / (math.Sqrt(in2[t]+unit*unit) * softmax(t))
 	}
 	if n == 0 {
 		return math.NaN()

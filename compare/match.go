@@ -35,6 +35,8 @@ type Pair struct {
 	inputs   []*Pair
 	// bias holds the result of the second pass over sampled rows.
 	bias biasFit
+	// probs holds what a second pass counted, attn_probs only.
+	probs rowFacts
 	// inc holds the increment error per token, layers only; incStored how many
 	// times larger the stream is than the increment.
 	inc, incStored []float64

@@ -9,7 +9,7 @@ import (
 )
 
 // secondPass reads again what needs the results of the first: increments of the
-// residual stream, offsets, logits.
+// residual stream, offsets, probabilities, logits.
 func (p *part) secondPass() error {
 	if err := p.increments(); err != nil {
 		return err
@@ -22,6 +22,9 @@ func (p *part) secondPass() error {
 		// in a pair without any difference cannot be.
 		if pr.sums.Whole.D2 > 0 && median(pr.rel) > pureMin/2 {
 			pr.bias, pr.err = pr.fitBias()
+		}
+		if pr.err == nil && pr.Tap == "attn_probs" && pr.sums.Whole.D2 > 0 {
+			pr.probs, pr.err = pr.countRows()
 		}
 		if pr.err == nil && pr.Kind == dump.KindLogits {
 			pr.Out.Logits, pr.err = pr.compareLogits()
