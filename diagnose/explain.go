@@ -251,7 +251,7 @@ func (e *explainer) note(format string, args ...any) {
 var proofRank = map[compare.Proof]int{compare.ProofExact: 0, compare.ProofFit: 1, compare.ProofSignature: 2}
 
 // best sorts findings by proof, then by the energy they explain, then by place;
-// one cause at one checkpoint is kept once.
+// one cause at one checkpoint is kept once, and no fit beside an exact proof.
 func best(found []compare.Finding) []compare.Finding {
 	slices.SortStableFunc(found, func(a, b compare.Finding) int {
 		if c := cmp.Compare(proofRank[a.Proof], proofRank[b.Proof]); c != 0 {
@@ -264,7 +264,9 @@ func best(found []compare.Finding) []compare.Finding {
 	})
 	var out []compare.Finding
 	for _, f := range found {
-		if !slices.ContainsFunc(out, func(g compare.Finding) bool { return g.Cause == f.Cause && g.Checkpoint == f.Checkpoint }) {
+		if !slices.ContainsFunc(out, func(g compare.Finding) bool {
+			return g.Checkpoint == f.Checkpoint && (g.Cause == f.Cause || g.Proof == compare.ProofExact && f.Proof == compare.ProofFit)
+		}) {
 			out = append(out, f)
 		}
 	}

@@ -24,7 +24,7 @@ var quantTransforms = []TransformSpec{
 			if group < 1 || in.Cols%group != 0 || in.Rows != v.Rows {
 				return nil, fmt.Errorf("groups of %d do not divide the %d dims of %s, or its %d rows are not the value's %d", group, in.Cols, in.Name, in.Rows, v.Rows)
 			}
-			fit := groupSumFit(in, e.target, &v.Tensor, group)
+			fit := groupSumFit(in, e.target, &v.Tensor, group, false)
 			if fit == nil {
 				return nil, fmt.Errorf("the sums of %s over groups of %d are linearly dependent or more than the tokens", in.Name, group)
 			}
