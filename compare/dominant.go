@@ -166,10 +166,10 @@ func addWithout(m *kernel.Moments, x, y []float64, dims []int) {
 			continue
 		}
 		m.N++
-		m.Dot += v * w
-		m.A2 += v * v
-		m.B2 += w * w
-		m.D2 += (v - w) * (v - w)
+		m.Dot += float64(v * w)
+		m.A2 += float64(v * v)
+		m.B2 += float64(w * w)
+		m.D2 += float64((v - w) * (v - w))
 	}
 }
 

@@ -153,7 +153,7 @@ func inverseOfRMS(s, x []float64, cols int) bool {
 	for t, v := range s {
 		e := 0.0
 		for _, w := range x[t*cols : (t+1)*cols] {
-			e += w * w
+			e += sq(w)
 		}
 		prod[t] = v * math.Sqrt(e/float64(cols))
 	}
@@ -175,7 +175,7 @@ func fitRankOne(x, y []float64, rows, cols int) (s, g []float64, resid float64) 
 	weight := make([]float64, rows)
 	for t := range rows {
 		for _, v := range y[t*cols : (t+1)*cols] {
-			weight[t] += v * v
+			weight[t] += sq(v)
 		}
 		if weight[t] > 0 {
 			weight[t] = 1 / weight[t]
@@ -186,8 +186,8 @@ func fitRankOne(x, y []float64, rows, cols int) (s, g []float64, resid float64) 
 			num, den := 0.0, 0.0
 			for d := range cols {
 				v := g[d] * x[t*cols+d]
-				num += v * y[t*cols+d]
-				den += v * v
+				num += float64(v * y[t*cols+d])
+				den += sq(v)
 			}
 			s[t] = ratio(num, den)
 		}
@@ -195,8 +195,8 @@ func fitRankOne(x, y []float64, rows, cols int) (s, g []float64, resid float64) 
 			num, den := 0.0, 0.0
 			for t := range rows {
 				v := s[t] * x[t*cols+d]
-				num += weight[t] * v * y[t*cols+d]
-				den += weight[t] * v * v
+				num += float64(weight[t] * v * y[t*cols+d])
+				den += float64(weight[t] * v * v)
 			}
 			g[d] = ratio(num, den)
 		}
@@ -206,8 +206,8 @@ func fitRankOne(x, y []float64, rows, cols int) (s, g []float64, resid float64) 
 		d2, y2 := 0.0, 0.0
 		for d := range cols {
 			v := y[t*cols+d]
-			d2 += sq(v - s[t]*g[d]*x[t*cols+d])
-			y2 += v * v
+			d2 += sq(v - float64(s[t]*g[d]*x[t*cols+d]))
+			y2 += sq(v)
 		}
 		res[t] = ratio(d2, y2)
 	}

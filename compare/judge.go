@@ -123,7 +123,7 @@ func (p *Pair) measure() {
 		}
 	}
 	size, sizes := p.scoreSizes()
-	s.gain = median(own) / (math.Sqrt(in2+unit*unit) * amplified(size))
+	s.gain = median(own) / (math.Sqrt(in2+sq(unit)) * amplified(size))
 	s.tailGain = p.gainTail(own, noise, unit, func(t int) float64 {
 		if sizes == nil {
 			return amplified(size)
@@ -175,12 +175,12 @@ func (p *Pair) gainTail(own, noise []float64, unit float64, softmax func(t int) 
 		worst := 0.0
 		for t, r := range in.rel {
 			worst = math.Max(worst, r)
-			in2[t] += worst * worst
+			in2[t] += sq(worst)
 		}
 	}
 	g := make([]float64, n)
 	for t, r := range own {
-		g[t] = r / (math.Sqrt(in2[t]+unit*unit) * softmax(t))
+		g[t] = r / (math.Sqrt(in2[t]+sq(unit)) * softmax(t))
 	}
 	if n == 0 {
 		return math.NaN()
@@ -189,7 +189,9 @@ func (p *Pair) gainTail(own, noise []float64, unit float64, softmax func(t int) 
 	return selectNth(g, int(math.Ceil(0.98*float64(n)-1e-9))-1)
 }
 
-func sq(x float64) float64 { return x * x }
+// sq is x², rounded: some processors would fuse it with an addition, and reports
+// would differ from one to the other.
+func sq(x float64) float64 { return float64(x * x) }
 
 // nonFiniteRule: NaN or Inf on one side only, or of another kind.
 func nonFiniteRule(_ *part, p *Pair) (string, bool) {

@@ -58,7 +58,7 @@ func (l *Logits) add(ref, port []float64, last bool) {
 	for k := range ref {
 		// Masked entries of the vocabulary are -Inf on both sides.
 		if d := port[k] - ref[k]; !math.IsNaN(d) && !math.IsInf(d, 0) {
-			rms, n = rms+d*d, n+1
+			rms, n = rms+sq(d), n+1
 		}
 	}
 	rms = math.Sqrt(rms / n)
@@ -168,7 +168,7 @@ func divergence(ref, port []float64) float64 {
 	for i := range ref {
 		lp, lq := ref[i]-zr, port[i]-zp
 		if p := math.Exp(lp); p > 0 || p != p {
-			kl += p * (lp - lq)
+			kl += float64(p * (lp - lq))
 		}
 	}
 	if kl < 0 { // rounding of a sum that is never negative

@@ -99,8 +99,8 @@ func (p *Pair) fitBias() (fit biasFit, err error) {
 		for i := range x {
 			d := y[i] - x[i]
 			mean[i] += d
-			d2 += d * d
-			a2 += x[i] * x[i]
+			d2 += sq(d)
+			a2 += sq(x[i])
 		}
 	}
 	n, m2 := float64(len(rows)), 0.0
