@@ -39,7 +39,7 @@ def forward(params: dict, ids: jax.Array) -> jax.Array:
 
 ids = jnp.array([5, 17, 42, 8])
 # The function must be traced inside the block: a trace made without a dumper has no taps, and jit keeps it.
-with Dumper(args.out, params=params, model={"num_layers": LAYERS}, overwrite=True) as dumper:
+with Dumper(args.out, params=params, model={"num_layers": LAYERS}) as dumper:
     dumper.add("prompt_tokens", ids)
     forward(params, ids)
 

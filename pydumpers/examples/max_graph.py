@@ -23,7 +23,7 @@ device = DeviceRef.CPU()
 weights = np.random.default_rng(0).standard_normal((2, 16, 16), dtype=np.float32) / 4
 ids_type = TensorType(DType.int64, ["tokens"], device)
 
-with MaxTaps(args.out, flat=True, overwrite=True, model={"num_layers": 2, "dtype": "float32"}) as taps:
+with MaxTaps(args.out, flat=True, model={"num_layers": 2, "dtype": "float32"}) as taps:
     with Graph("toy", input_types=[ids_type]) as graph:
         ids = tap("prompt_tokens", graph.inputs[0].tensor)
         table = ops.constant(np.eye(16, dtype=np.float32), DType.float32, device)

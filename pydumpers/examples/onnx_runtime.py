@@ -50,6 +50,6 @@ with tempfile.TemporaryDirectory() as folder:
         toy(model)
     for choice in choose(onnx.load(model, load_external_data=False).graph):
         print(f"{choice.checkpoint:24} is value {choice.value:12} of {choice.source}")
-    written = dump(model, args.out, ids=read_ids(args.ids) if args.ids else [3, 1, 4, 1, 5], overwrite=True)
+    written = dump(model, args.out, ids=read_ids(args.ids) if args.ids else [3, 1, 4, 1, 5])
 
 print(f"{len(written)} checkpoints in {args.out}")

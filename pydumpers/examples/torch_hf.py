@@ -32,10 +32,10 @@ else:
 
 mask = torch.ones_like(ids)
 with torch.no_grad():
-    with Dumper(model, args.ref, prompt={"text": args.prompt}, overwrite=True) as ref:
+    with Dumper(model, args.ref, prompt={"text": args.prompt}) as ref:
         print(f"about {ref.estimate(ids.shape[1])} bytes go to {args.ref}")
         model(input_ids=ids, attention_mask=mask)
-    with Dumper(model.to(torch.bfloat16), args.port, prompt={"text": args.prompt}, overwrite=True):
+    with Dumper(model.to(torch.bfloat16), args.port, prompt={"text": args.prompt}):
         model(input_ids=ids, attention_mask=mask)
 
 print(f"dumped {ids.shape[1]} tokens; now: parity validate {args.ref} {args.port}")
