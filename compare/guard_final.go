@@ -27,6 +27,11 @@ func guardEmbedding(p *part) []Guard {
 	if pr.sums == nil {
 		return one(NotApplicable, "", "post_embed holds integers")
 	}
+	for _, name := range []string{"time_embed", "tower_out"} { // computed by the model, and part of it
+		if in := p.lookup(name); in != nil && in.state.bad && !in.state.benign {
+			return one(NotApplicable, "", "post_embed holds %s, which differs already", name)
+		}
+	}
 	if pr.state.bad && !pr.state.benign && pr.state.by != "threshold" { // a limit of the user's is no rounding
 		g := one(Fail, remedy, "%s (%s)", pr.state.reason, evidenceOf(pr))
 		g[0].Checkpoint = pr.Name

@@ -88,7 +88,7 @@ func (l *lineage) direct(p dump.Place) []string {
 	}
 	switch p.Kind {
 	case dump.KindEmbedding:
-		return []string{"prompt_tokens", "position_ids"}
+		return []string{"prompt_tokens", "position_ids", "pixel_values", "time_embed", "tower_out"}
 	case dump.KindFinalNorm:
 		return []string{l.before(1 << 30)}
 	case dump.KindLogits:

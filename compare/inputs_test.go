@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/layerparity/parity/dump"
+	"github.com/layerparity/parity/internal/dumptest"
 )
 
 // inputsOf asks for the inputs of a checkpoint among dumped ones.
@@ -117,5 +118,22 @@ func TestAManifestStatesInputs(t *testing.T) {
 		if got := inputsOf(c.name, everything, stated); got != c.want {
 			t.Errorf("inputs of %s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// What the model computed into the embedding is part of the model: where it
+// differs, the error enters there, and the embedding only follows.
+func TestATimeEmbeddingComesBeforeTheEmbedding(t *testing.T) {
+	ref, port := net().Run(), right()
+	for i, d := range []dumptest.Dump{ref, port} {
+		d["time_embed"] = dumptest.Floats([]float64{1, 2, 3, 4}, 1, 4)
+		if i == 1 {
+			d["time_embed"] = dumptest.Floats([]float64{3, 4, 1, 2}, 1, 4)
+			d["post_embed"] = d["post_embed"].Map(func(v float64) float64 { return v*v - 1 })
+		}
+	}
+	got := runCase(t, guardCase{ref: ref, port: port})
+	if got.Verdict != Divergence || got.Enters == nil || got.Enters.Checkpoint != "time_embed" {
+		t.Errorf("halves of the time embedding exchanged: %s (%s)", outcome(got), got.Reason)
 	}
 }

@@ -29,7 +29,7 @@ func (p *part) breakTies() {
 		if pr.Tap != "expert_ids" || pr.Out.Ints == nil || pr.Out.Ints.Equal {
 			continue
 		}
-		flips, err := p.flips(pr)
+		flips, err := p.flips(pr, aside)
 		if err != nil {
 			p.warn = append(p.warn, fmt.Sprintf("%s: ties could not be told from faults: %v", pr.Out.Name, err))
 			continue
@@ -76,8 +76,9 @@ func (p *part) tokenCount() int {
 }
 
 // flips returns, by token, how many ids differ there for no more reason than
-// noise.
-func (p *part) flips(ids *Pair) (map[int]int64, error) {
+// noise, or than an earlier flip: tokens that were set aside already choose from
+// other hidden states.
+func (p *part) flips(ids *Pair, aside map[int]bool) (map[int]int64, error) {
 	router := p.lookup(dump.LayerName(ids.Layer, "router_logits"))
 	x, y, err := bothInts(ids.Ref.Record, ids.Port.Record)
 	if err != nil {
@@ -113,7 +114,7 @@ func (p *part) flips(ids *Pair) (map[int]int64, error) {
 		if differ == 0 {
 			continue
 		}
-		if sameSet(u, v) || (a != nil && withinNoise(a, b, t, router.Geo.Cols, k)) {
+		if aside[t] || sameSet(u, v) || (a != nil && withinNoise(a, b, t, router.Geo.Cols, k)) {
 			out[t] = differ
 		}
 	}

@@ -75,3 +75,20 @@ func TestExpertTiesOfOneToken(t *testing.T) {
 		t.Errorf("a tie of the only token: %s (%s), warnings %v", got.Verdict, got.Reason, got.Warnings)
 	}
 }
+
+// A token that flipped at a tie reads another state in the next block: whatever it
+// chooses there is the same flip.
+func TestFlipsAfterAFlipAreTies(t *testing.T) {
+	two := func(third, second float64, id, next int) dumptest.Dump {
+		logits := []float64{3, 2, 1, 0, 3, 2, 1, 0, 3, second, 0, third, 3, 2, 1, 0}
+		d := routed(logits, 0, 1, 0, 1, 0, id, 0, 1)
+		d["layer_01.router_logits"] = dumptest.Floats([]float64{3, 2, 1, 0, 3, 2, 1, 0, 3, 2, 1, float64(id), 3, 2, 1, 0}, 4, 4)
+		d["layer_01.expert_ids"] = dumptest.Floats([]float64{0, 1, 0, 1, 0, float64(next), 0, 1}, 4, 2)
+		d["layer_01.expert_ids"].DType = npy.Int64
+		return d
+	}
+	got := runCase(t, guardCase{ref: two(0.499, 0.5, 1, 1), port: two(0.5003, 0.4995, 3, 3)})
+	if got.Verdict != Parity || got.Enters != nil {
+		t.Errorf("a flip that goes on in layer 1: %s (%s)", outcome(got), got.Reason)
+	}
+}

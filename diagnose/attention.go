@@ -308,7 +308,7 @@ func compareAttention(c *Context, ref, port *Tensor, g grid, r, p attnFound) (fs
 	case (r.sinks == nil) != (p.sinks == nil), otherSinks(r.sinks, p.sinks):
 		return one(sinkFinding(c, ref, port, g, r, p))
 	case (r.cap > 0) != (p.cap > 0) || r.cap > 0 && math.Abs(math.Log(r.cap/p.cap)) > 2e-3:
-		return one(softcapFinding(c, r, p))
+		return one(softcapFinding(c, port, r, p))
 	case math.Abs(math.Log(r.scale/p.scale)) > 1e-4:
 		if math.Max(r.misfit, p.misfit) > 1e-4 {
 			if f, ok := temperatureFinding(c, ref, port, g); ok {

@@ -9,14 +9,17 @@ import (
 
 // scaleFinding: scores of the port are a constant times those of the reference.
 func scaleFinding(c *Context, ref, port *Tensor, g grid, r, p attnFound) (compare.Finding, bool) {
-	expr := fmt.Sprintf("log() | scale(%s) | softmax()", formatNum(r.scale/p.scale))
+	expr, own := fmt.Sprintf("log() | scale(%s) | softmax()", formatNum(r.scale/p.scale)), false
 	if r.cap > 0 || r.sinks != nil || c.inherited() {
 		// The probabilities alone do not give the scores back.
-		expr = p.expr(Port, "port:attn_probs") + " | target(port)"
+		expr, own = p.expr(Port, "port:attn_probs")+" | target(port)", true
 	} else if s, ok := slopeBetween(port.Data, ref.Data, g); ok && near(s, r.scale/p.scale, 1e-3) {
 		expr = fmt.Sprintf("log() | scale(%s) | softmax()", formatNum(s))
 	}
 	t, ok := tryTrial(c, expr, 1)
+	if ok && own {
+		t, ok = ownTrial(c, port, t, r, p)
+	}
 	if !ok {
 		return compare.Finding{}, false
 	}
@@ -31,6 +34,20 @@ func scaleFinding(c *Context, ref, port *Tensor, g grid, r, p attnFound) (compar
 		fmt.Sprintf("log-probabilities are linear in the side's own q·k to %s (reference) and %s (port)", g2(r.misfit), g2(p.misfit)),
 		fmt.Sprintf("rel_l2 %s before, %s after (floor %s)", g2(t.before.Whole), g2(t.after.Whole), g2(t.floor)))
 	return f, true
+}
+
+// ownTrial grades the port's rule on the port's own inputs against the reference's
+// rule on the same: where both repeat the port's probabilities nothing is wrong
+// here, whatever was inherited.
+func ownTrial(c *Context, port *Tensor, t trial, r, p attnFound) (trial, bool) {
+	q := r
+	q.q, q.k, q.cache, q.rope = p.q, p.k, p.cache, p.rope
+	byRef, ok := tryTrial(c, q.expr(Port, "port:attn_probs")+" | target(port)", 0)
+	if !ok {
+		return t, false
+	}
+	t.before, t.floor = byRef.after, c.ruleFloor(port)
+	return t, true
 }
 
 // scaleWords fills values, claim and advice of a scale. refScale 0 means that only
@@ -141,15 +158,18 @@ func nameRatio(c *Context, slope float64) (string, bool) {
 }
 
 // softcapFinding: the scores bend on one side, or at another height.
-func softcapFinding(c *Context, r, p attnFound) (compare.Finding, bool) {
-	expr := p.expr(Port, "port:attn_probs") + " | target(port)"
+func softcapFinding(c *Context, port *Tensor, r, p attnFound) (compare.Finding, bool) {
+	expr, own := p.expr(Port, "port:attn_probs")+" | target(port)", true
 	if r.cap > 0 && !c.inherited() {
 		// The reference's rule on the port's queries and keys gives the reference.
 		q := r
 		q.q, q.k = p.q, p.k
-		expr = q.expr(Port, "ref:attn_probs")
+		expr, own = q.expr(Port, "ref:attn_probs"), false
 	}
 	t, ok := tryTrial(c, expr, 2)
+	if ok && own {
+		t, ok = ownTrial(c, port, t, r, p)
+	}
 	if !ok {
 		return compare.Finding{}, false
 	}

@@ -7,10 +7,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/layerparity/parity/compare"
+	"github.com/layerparity/parity/dump"
 )
 
 // Options choose how a comparison is explained.
@@ -194,11 +197,26 @@ func (e *explainer) locate(f *compare.Finding, part *compare.Part) {
 		f.Checkpoint = l + "/" + f.Checkpoint
 	}
 	flags := partFlags(part)
-	if strings.Contains(f.Try, "cache=true") {
-		flags = "" // it reads the steps before this one too; the place says which
+	if strings.Contains(f.Try, "cache=true") || otherPart(f.Try, part) {
+		flags = "" // it reads other steps or ranks too; the place says which
 	}
 	f.Try = strings.Replace(f.Try, "REF PORT", quote(e.c.Ref.Path)+" "+quote(e.c.Port.Path)+flags, 1)
 }
+
+// otherPart tells whether a try line reads tensors of another step or rank than
+// its own, which flags that select one part would hide.
+func otherPart(try string, part *compare.Part) bool {
+	for _, w := range partWord.FindAllStringSubmatch(try, -1) {
+		n, err := strconv.Atoi(w[2])
+		if err != nil || w[1] == "step" && n != part.Step || w[1] == "rank" && n != part.Rank {
+			return true
+		}
+	}
+	return false
+}
+
+// partWord finds the prefixes of parts in a try line.
+var partWord = regexp.MustCompile(`\b(step|rank)_(\d+)/`)
 
 // partFlags are the flags that select a part.
 func partFlags(p *compare.Part) string {
@@ -223,18 +241,29 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// unknownFloor is the rel_l2 that a proof is held to where nothing tells the
+// precision: bfloat16's. The verdict's own floor is the protocol's cosine there,
+// which would let half a fault pass for an exact explanation.
+var unknownFloor = math.Sqrt(2 * 5e-4)
+
 // floorOf takes floors from the comparison's pairs.
 func floorOf(part *compare.Part) func(string) float64 {
+	of := func(p *compare.Pair) float64 {
+		if p.Class() == dump.Unknown {
+			return unknownFloor
+		}
+		return p.FloorRel()
+	}
 	return func(name string) float64 {
 		if p := part.Find(name); p != nil {
-			return p.FloorRel()
+			return of(p)
 		}
 		for _, p := range part.Pairs {
 			if p.Good() || p.Bad() {
-				return p.FloorRel()
+				return of(p)
 			}
 		}
-		return math.Sqrt(2e-2)
+		return unknownFloor
 	}
 }
 
@@ -301,7 +330,21 @@ func (e *explainer) untrusted() {
 				continue
 			}
 			src := NewSource(e.c, part)
-			found := e.test(src, part, "post_embed")
+			// What the embedding is made of comes first: pixels, a time embedding, a
+			// tower's output. Where one differs, the embedding only follows.
+			var found []compare.Finding
+			inherited := false
+			for _, p := range part.Pairs {
+				if slices.Contains(embeddingInputs, p.Name) && p.Bad() {
+					inherited = true
+					found = append(found, e.test(src, part, p.Name)...)
+				}
+			}
+			if inherited {
+				e.findings = append(found, e.findings...)
+				continue
+			}
+			found = e.test(src, part, "post_embed")
 			e.findings = append(found, e.findings...)
 			if len(found) > 0 && found[0].Proof == compare.ProofExact {
 				e.downstream(src, part, "post_embed", found)
@@ -309,6 +352,9 @@ func (e *explainer) untrusted() {
 		}
 	}
 }
+
+// embeddingInputs are the dumped tensors that post_embed may be computed from.
+var embeddingInputs = []string{"pixel_values", "tower_out", "time_embed"}
 
 // benign explains what differs and is right: layouts, precision, ties.
 func (e *explainer) benign() {

@@ -103,13 +103,13 @@ func (c *Context) normWidths(name string, cols int) []int {
 	}
 	add(cols)
 	add(c.headWidth(cols))
-	for _, n := range []int{2, 4, 8, 16} {
+	for _, n := range []int{2, 4, 8, 16, 3, 6, 12, 24, 32} {
 		add(cols / n)
 	}
 	return out
 }
 
-// headWidth is the width of a head, 0 where neither manifest tells.
+// headWidth is the width of a head, 0 where neither a manifest nor a shape tells.
 func (c *Context) headWidth(cols int) int {
 	for _, s := range []Side{Ref, Port} {
 		f := c.Facts(s)
@@ -120,7 +120,7 @@ func (c *Context) headWidth(cols int) int {
 			return f.HiddenSize / f.NumHeads
 		}
 	}
-	return 0
+	return c.headDim(c.At, cols)
 }
 
 // normTaps are the taps whose output is a norm's.

@@ -172,6 +172,11 @@ func (c *Context) signature(cause string, t trial) compare.Finding {
 	if ref, ok := c.Tensor(Ref, c.At); ok {
 		f.Rows = ref.Rows
 	}
+	// A trial on the port's own inputs is graded against what the reference's rule
+	// makes of them; what is reported, and what try prints, is the checkpoint's error.
+	if ref, port, ok := c.Pair(c.At); ok {
+		f.Before = compare.Num(distance(ref, port).Whole)
+	}
 	if c.Layer >= 0 {
 		l := c.Layer
 		f.Layer = &l

@@ -120,7 +120,17 @@ func layoutText(l string) string {
 	return "half-split pairs (i, i+d/2)"
 }
 
+// narrowed writes adjacent pairs of which the first few turn as what they are: a
+// rotation of those dims alone.
+func (r ropeRule) narrowed() ropeRule {
+	if r.Layout == "interleaved" && r.Pairs > 0 && r.Den == 2*r.Pairs {
+		r.Dims, r.Pairs, r.Den = 2*r.Pairs, 0, 0
+	}
+	return r
+}
+
 func widthDiff(a, b ropeRule, headDim int) (ropeDiff, bool) {
+	a, b = a.narrowed(), b.narrowed()
 	wa, wb := a.width(headDim), b.width(headDim)
 	turn := func(r ropeRule, w int) int {
 		if r.Pairs > 0 {

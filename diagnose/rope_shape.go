@@ -22,7 +22,8 @@ func (c *Context) headDim(name string, cols int) int {
 			if !ok {
 				continue
 			}
-			if n := len(t.Shape); n >= 3 && fits(t.Shape[n-1]) {
+			// [T, heads, d], or with a batch before; [1, T, D] has no axis of heads.
+			if n := len(t.Shape); n >= 3 && fits(t.Shape[n-1]) && t.Shape[n-2]*t.Shape[n-1] == t.Cols {
 				return t.Shape[n-1]
 			}
 			if !strings.HasPrefix(tap, "q") {
@@ -45,8 +46,8 @@ func (c *Context) numHeads() int {
 		}
 	}
 	for _, side := range []Side{Ref, Port} {
-		if t, ok := c.Tensor(side, c.TapName("attn_probs")); ok && len(t.Shape) == 3 {
-			return t.Shape[0]
+		if t, ok := c.Tensor(side, c.TapName("attn_probs")); ok && len(t.Shape) >= 3 {
+			return t.Shape[len(t.Shape)-3] // [heads, T, S], or with a batch before
 		}
 	}
 	return 0

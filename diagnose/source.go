@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"math"
 	"slices"
 
 	"github.com/layerparity/parity/compare"
@@ -82,6 +83,9 @@ func (s *dumpSource) read(side Side, name string) *Tensor {
 	if t.DType == "" {
 		t.DType = s.dtype(side, name)
 	}
+	if t.DType == "" && !v.Record.DType.IsInt() {
+		t.DType = shownDType(t.Data)
+	}
 	if m := v.Record.Meta; m != nil {
 		t.Columns = m.Columns
 	}
@@ -89,6 +93,34 @@ func (s *dumpSource) read(side Side, name string) *Tensor {
 		t.Rows, t.Cols = t.Cols, 1
 	}
 	return t
+}
+
+// shownDType reads a narrow dtype from the values where nothing states one: all
+// of at least 64 values that are not round in four bits are bfloat16s, or float16s.
+// "" where they are neither, or where too few tell.
+func shownDType(x []float64) string {
+	narrow := map[string]bool{"bfloat16": true, "float16": true}
+	telling := 0
+	for _, v := range x {
+		if frac, _ := math.Frexp(v); frac*16 != math.Trunc(frac*16) {
+			telling++
+		}
+		for _, d := range []string{"bfloat16", "float16"} {
+			if narrow[d] && roundFloat(d, v) != v && !math.IsNaN(v) {
+				delete(narrow, d)
+			}
+		}
+		if len(narrow) == 0 {
+			return ""
+		}
+	}
+	switch {
+	case telling < 64:
+		return ""
+	case narrow["bfloat16"]:
+		return "bfloat16"
+	}
+	return "float16"
 }
 
 // dtype falls back to the manifest's model dtype, then to the class that the
