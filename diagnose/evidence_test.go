@@ -249,3 +249,30 @@ func TestAnInheritedErrorIsNoScaleOfTheScores(t *testing.T) {
 		t.Errorf("other queries under one rule are told as %s: %s", f.Cause, f.Claim)
 	}
 }
+
+func TestNoiseOfItsOwnIsToldBesideTokenIDs(t *testing.T) {
+	ref, other := gaussians(21, 48, 32, one1), gaussians(22, 48, 32, one1)
+	port := ref.like(append(append([]float64(nil), ref.Data[:24*32]...), other.Data[24*32:]...))
+	early := ref.like(append(append([]float64(nil), ref.Data[:19*32]...), other.Data[19*32:]...))
+	ids := &Tensor{Rows: 48, Cols: 1, Shape: []int{48}, DType: "int64"}
+	for i := range 48 {
+		ids.Data = append(ids.Data, float64(i*i%97))
+	}
+	for _, tc := range []struct {
+		reason string
+		port   *Tensor
+		want   bool
+	}{
+		{"the second half has nothing to do with the reference", port, true},
+		{"the break lies at no shard's edge", early, false},
+	} {
+		s := twoRuns{
+			ref:  map[string]*Tensor{"prompt_tokens": ids, "post_embed": ref},
+			port: map[string]*Tensor{"prompt_tokens": ids, "post_embed": tc.port},
+		}
+		f, got := ownNoise(s.at("post_embed"), ref, tc.port)
+		if got != tc.want || got && (f.Cause != "parallel.rng" || f.Values["block"] != 24) {
+			t.Errorf("%s: told as noise: %v (%s %v), want %v", tc.reason, got, f.Cause, f.Values, tc.want)
+		}
+	}
+}

@@ -129,6 +129,9 @@ func ropeFromReference(c *Context, ref, port *Tensor, d int) (r, p ropeFound, ok
 	return r, p, ok
 }
 
+// commonThetas are those of the large model families.
+var commonThetas = []float64{1e4, 5e5, 1e6, 1e5, 1.5e5, 2.5e5, 5e6, 1e7, 8e6}
+
 // guessedRules are the manifests' rules, and where there is none the thetas of
 // the large model families in both layouts.
 func guessedRules(c *Context) []ropeRule {
@@ -144,7 +147,7 @@ func guessedRules(c *Context) []ropeRule {
 	if len(both) > 0 {
 		return both
 	}
-	for _, theta := range []float64{1e4, 5e5, 1e6, 1e5, 1.5e5, 2.5e5, 5e6, 1e7, 8e6} {
+	for _, theta := range commonThetas {
 		for _, layout := range []string{"half", "interleaved"} {
 			both = append(both, ropeRule{Layout: layout, Theta: theta})
 		}

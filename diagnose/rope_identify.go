@@ -79,11 +79,15 @@ func searchTurns(m *turns, priors []ropeRule, unit float64) (f ropeFound, ok boo
 		return f, true
 	}
 	fits, _ := m.fitPairs()
-	base = append(base, s.laws(fits)...)
+	base = append(base, s.laws(fits, priors)...)
 	for _, step := range []func(){
 		func() { s.variants(base) },
 		func() { s.sections(base) },
-		func() { s.places(base) },
+		func() {
+			if !s.steady(fits) { // rows at other places than stated bend the phases
+				s.places(base)
+			}
+		},
 		func() { s.free(fits) },
 	} {
 		if s.settled() {
@@ -118,6 +122,35 @@ func (s *ropeSearch) settled() bool {
 	e := s.best.err
 	return e <= 1.1*s.best.shape+snapSlack || e <= s.unit/2 ||
 		s.unit <= 0x1p-23 && e <= math.Max(4*s.unit, 0x1p-23*s.m.turned(s.best.rule))
+}
+
+// steady tells whether one speed a pair, from the stated positions, repeats the
+// rotation as well as free angles do: then no row stands elsewhere.
+func (s *ropeSearch) steady(fits []pairFit) bool {
+	r, ok := s.perPair(fits)
+	return ok && s.m.errorOf(r) <= 1.1*s.best.shape+snapSlack
+}
+
+// perPair is the rule with one fitted frequency a pair.
+func (s *ropeSearch) perPair(fits []pairFit) (ropeRule, bool) {
+	r := s.m.rule()
+	r.Freqs = make([]float64, s.m.n)
+	for i, f := range fits {
+		if !f.ok {
+			return r, false
+		}
+		r.Freqs[i] = f.w
+	}
+	r.Mscale = s.attentionFactor()
+	return r, s.m.rows >= minTokens
+}
+
+// attentionFactor is the length of cos and sin, 0 where it is one.
+func (s *ropeSearch) attentionFactor() float64 {
+	if g := s.m.gain(); math.Abs(g-1) > math.Max(1e-4, s.unit) {
+		return g
+	}
+	return 0
 }
 
 func (s *ropeSearch) none() { s.offer(ropeRule{None: true}, 0) }
@@ -249,7 +282,7 @@ func roundings(r ropeRule) []ropeRule {
 
 // laws fits theta, a linear factor and the published scalings to the measured
 // frequencies.
-func (s *ropeSearch) laws(fits []pairFit) []ropeRule {
+func (s *ropeSearch) laws(fits []pairFit, priors []ropeRule) []ropeRule {
 	n := s.m.n
 	turning := 0
 	negative := 0
@@ -273,6 +306,7 @@ func (s *ropeSearch) laws(fits []pairFit) []ropeRule {
 	}
 	base := s.m.rule()
 	base.Negative = negative*2 > turning
+	base.Mscale = s.attentionFactor()
 	den := 2 * n
 	var out []ropeRule
 	take := func(r ropeRule, params int) {
@@ -305,44 +339,102 @@ func (s *ropeSearch) laws(fits []pairFit) []ropeRule {
 			take(r, 2)
 		}
 	}
-	for _, r := range scaledLaws(base, fits, den) {
+	thetas := slices.Clone(commonThetas)
+	for _, r := range priors {
+		if r.Theta > 1 && !slices.Contains(thetas, r.Theta) {
+			thetas = append(thetas, r.Theta)
+		}
+	}
+	for _, r := range scaledLaws(base, fits, den, thetas) {
 		take(r, 2)
 	}
 	return out
 }
 
-// originals are the trained context lengths that a scaling is tried with.
-var originals = []float64{8192, 4096, 2048, 32768, 16384, 1024, 512, 65536, 131072}
+// originals are the trained context lengths that a scaling is tried with: powers
+// of two and one and a half times those, from 32 to 1 Mi.
+var originals = func() (out []float64) {
+	for n := 32.0; n <= 1<<20; n *= 2 {
+		out = append(out, n, 1.5*n)
+	}
+	return out
+}()
 
 // scaledLaws fits theta on the pairs that llama3 and yarn leave alone and the
-// factor on those that they divide, for each trained length.
-func scaledLaws(base ropeRule, fits []pairFit, den int) []ropeRule {
+// factor on those that they divide, for each trained length, and keeps for each
+// kind the lengths that explain the speeds best. Where hardly a pair is left alone
+// theta is none that can be fitted: those that are given, and those of the large
+// families, are tried as they are.
+func scaledLaws(base ropeRule, fits []pairFit, den int, thetas []float64) []ropeRule {
 	var out []ropeRule
 	for _, kind := range []string{"llama3", "yarn"} {
+		var rules []ropeRule
+		var misses []float64
 		for _, orig := range originals {
-			r := base
-			r.Scaling, r.Orig, r.Factor = kind, orig, 2
-			if kind == "llama3" {
-				r.Low, r.High = llama3Low, llama3High
-			} else {
-				r.BetaFast, r.BetaSlow = yarnFast, yarnSlow
+			for _, theta := range append([]float64{0}, thetas...) {
+				r := base
+				r.Scaling, r.Orig, r.Factor, r.Theta = kind, orig, 2, theta
+				if kind == "llama3" {
+					r.Low, r.High = llama3Low, llama3High
+				} else {
+					r.BetaFast, r.BetaSlow = yarnFast, yarnSlow
+				}
+				if fitFactor(&r, fits, den) && r.Factor > 1.01 {
+					rules, misses = append(rules, r), append(misses, missOf(r, fits, den))
+				}
 			}
-			first := fitLaw(fits, 1, len(fits)/2+1, den, false)
-			if !first.ok || first.theta <= 1 {
-				continue
+		}
+		for range min(scaledKept, len(rules)) {
+			best := 0
+			for i, m := range misses {
+				if m < misses[best] {
+					best = i
+				}
 			}
-			r.Theta = first.theta
-			if fitFactor(&r, fits, den) && r.Factor > 1.01 {
-				out = append(out, r)
-			}
+			out = append(out, rules[best])
+			misses[best] = math.Inf(1)
 		}
 	}
 	return out
 }
 
-// fitFactor alternates between theta on the kept pairs and the factor on the
+// scaledKept is how many trained lengths of a kind are measured on the tensors.
+const scaledKept = 3
+
+// missOf is the sum of squared differences of the pairs' speeds from a law, in
+// their standard errors.
+func missOf(r ropeRule, fits []pairFit, den int) (s float64) {
+	for i, f := range fits {
+		if f.ok {
+			e := (r.scaled(math.Pow(r.Theta, -2*float64(i)/float64(den)), i, den) - f.w) / f.sigma
+			s += e * e
+		}
+	}
+	return s
+}
+
+// fitFactor alternates between theta (unless r gives one) on the kept pairs and the factor on the
 // divided ones; false where no pair is divided.
 func fitFactor(r *ropeRule, fits []pairFit, den int) bool {
+	given := r.Theta > 1
+	// Theta first of few pairs, which no scaling has reached, then of more.
+	for n := 2; n <= len(fits) && !given; n++ {
+		l := fitLaw(fits, 1, n, den, false)
+		if !l.ok || l.theta <= 1 {
+			continue
+		}
+		if n > 2 {
+			// A pair that leaves the law of the ones before it is scaled.
+			w := math.Pow(r.Theta, -2*float64(n-1)/float64(den))
+			if !near(fits[n-1].w, w, 0.02) {
+				break
+			}
+		}
+		r.Theta = l.theta
+	}
+	if r.Theta <= 1 {
+		return false
+	}
 	for range 4 {
 		var kept []pairFit
 		var num, sum float64
@@ -363,7 +455,7 @@ func fitFactor(r *ropeRule, fits []pairFit, den int) bool {
 		if sum == 0 {
 			return false
 		}
-		if l := fitLaw(kept, 1, len(kept), den, false); l.ok && l.theta > 1 {
+		if l := fitLaw(kept, 1, len(kept), den, false); !given && l.ok && l.theta > 1 {
 			r.Theta = l.theta
 		}
 		r.Factor = math.Exp(num / sum)
@@ -374,13 +466,23 @@ func fitFactor(r *ropeRule, fits []pairFit, den int) bool {
 	return true
 }
 
-// snapRule rounds theta and factor to values that people write, where the error
+// snapRule rounds theta, factor and attention factor to values that people write, where the error
 // does not grow.
 func (s *ropeSearch) snapRule(r ropeRule) ropeRule {
 	r.Theta = s.snap(r.Theta, func(v float64) ropeRule { q := r; q.Theta = v; return q })
 	if r.Scaling != "" {
 		r.Factor = s.snap(r.Factor, func(v float64) ropeRule { q := r; q.Factor = v; return q })
 		r.Theta = s.snap(r.Theta, func(v float64) ropeRule { q := r; q.Theta = v; return q })
+	}
+	if r.Mscale != 0 {
+		// YaRN's own attention factor, where it is that one.
+		own := 0.1*math.Log(r.Factor) + 1
+		if with := r; r.Scaling == "yarn" && near(r.Mscale, own, 1e-3) {
+			if with.Mscale = own; s.m.errorOf(with) <= 1.05*s.m.errorOf(r)+snapSlack {
+				return with
+			}
+		}
+		r.Mscale = s.snap(r.Mscale, func(v float64) ropeRule { q := r; q.Mscale = v; return q })
 	}
 	return r
 }
@@ -407,15 +509,8 @@ func (s *ropeSearch) snap(v float64, with func(float64) ropeRule) float64 {
 
 // free offers one frequency a pair: no law, but it says what the tensors do.
 func (s *ropeSearch) free(fits []pairFit) {
-	r := s.m.rule()
-	r.Freqs = make([]float64, s.m.n)
-	for i, f := range fits {
-		if !f.ok {
-			return
-		}
-		r.Freqs[i] = f.w
-	}
-	if s.m.rows < 4 {
+	r, ok := s.perPair(fits)
+	if !ok {
 		return
 	}
 	if s.best.err <= math.Max(4*s.unit, 2e-5) {
