@@ -164,6 +164,9 @@ func ownNoise(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 			continue
 		}
 		w := ref.Rows / n
+		if !eachRowDiffers(ref, port, wrong, w) {
+			continue // the break lies inside a block
+		}
 		var cos []float64
 		for _, b := range wrong {
 			rows := permOf(w, func(i int) int { return b*w + i })
@@ -189,6 +192,18 @@ func ownNoise(c *Context, ref, port *Tensor) (compare.Finding, bool) {
 		return f, true
 	}
 	return compare.Finding{}, false
+}
+
+// eachRowDiffers tells whether no token of the blocks is near the reference's.
+func eachRowDiffers(ref, port *Tensor, blocks []int, w int) bool {
+	for _, b := range blocks {
+		for t := b * w; t < (b+1)*w; t++ {
+			if d2, r2 := rowDistance(ref.Row(t), port.Row(t)); d2 <= 0.1*r2 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func blockTokens(blocks []int, w int) string {
