@@ -276,3 +276,48 @@ func TestNoiseOfItsOwnIsToldBesideTokenIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestACapOnTiedLogitsIsNoOtherHead(t *testing.T) {
+	embed, h := gaussians(31, 12, 16, one1), gaussians(32, 12, 16, one1)
+	ids := &Tensor{Rows: 12, Cols: 1, Shape: []int{12}, DType: "int64"}
+	for i := range 12 {
+		ids.Data = append(ids.Data, float64(i))
+	}
+	logits := func(table *Tensor, f func(float64) float64) *Tensor {
+		y := linearOf(h, table) // id i is row i
+		for i, v := range y.Data {
+			y.Data[i] = f(v)
+		}
+		return y
+	}
+	plain := func(v float64) float64 { return v }
+	for _, tc := range []struct {
+		reason string
+		ref    *Tensor
+		want   bool
+	}{
+		{"the reference caps the same logits at 5", logits(embed, func(v float64) float64 { return 5 * math.Tanh(v/5) }), false},
+		{"the reference has a head of its own", logits(gaussians(33, 12, 16, one1), plain), true},
+	} {
+		run := func(l *Tensor) map[string]*Tensor {
+			return map[string]*Tensor{"prompt_tokens": ids, "post_embed": embed, "post_final_norm": h, "logits": l}
+		}
+		s := twoRuns{ref: run(tc.ref), port: run(logits(embed, plain))}
+		if got := testTied(s.at("logits")); (len(got) > 0) != tc.want {
+			t.Errorf("%s: told as weights.tied: %v, want %v", tc.reason, len(got) > 0, tc.want)
+		}
+	}
+}
+
+func TestOneScaleIsNoNormalisationOfChannels(t *testing.T) {
+	ref := gaussians(41, 64, 16, one1)
+	port := ref.like(make([]float64, len(ref.Data)))
+	for i, v := range ref.Data {
+		port.Data[i] = roundFloat("bfloat16", v*9.797958971132712)
+	}
+	port.DType = "bfloat16"
+	s := twoRuns{ref: map[string]*Tensor{"post_embed": ref}, port: map[string]*Tensor{"post_embed": port}}
+	for _, f := range testChannelAffine(s.at("post_embed")) {
+		t.Errorf("told as %s: %s", f.Cause, f.Claim)
+	}
+}
