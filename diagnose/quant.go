@@ -148,11 +148,18 @@ func withoutGroupSums(x, ref, port *Tensor, group int, alternating bool) (got *T
 }
 
 // groupSumFit regresses port - ref on the sums of x over groups, per output;
-// alternating takes every second input with the other sign.
+// alternating takes every second input with the other sign, and a constant beside
+// them: a bias is explained by inputs that have a mean.
 func groupSumFit(x, ref, port *Tensor, group int, alternating bool) *Tensor {
 	g := x.Cols / group
+	if alternating {
+		g++
+	}
 	a := mat.NewDense(x.Rows, g, nil)
 	for t := range x.Rows {
+		if alternating {
+			a.Set(t, g-1, 1)
+		}
 		for i, v := range x.Row(t) {
 			if alternating && i%2 == 1 {
 				v = -v
