@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,19 +54,10 @@ Exit statuses are those of compare:
 // explain is the stage that adds findings to a comparison.
 func explain(cmd *cobra.Command, e *env) func(*compare.Comparison, compare.Options) error {
 	return func(c *compare.Comparison, _ compare.Options) error {
-		start := time.Now()
-		_, tty := isTerminal(e.Stderr)
-		tty = tty && os.Getenv("TERM") != "dumb"
-		shown := false
-		err := diagnose.Explain(cmd.Context(), c, diagnose.Options{Progress: func(what string) {
-			if tty && time.Since(start) > time.Second {
-				shown = true
-				fmt.Fprintf(e.Stderr, "\r\x1b[Ktesting hypotheses at %s", printable(what))
-			}
+		p := newProgress(e.Stderr)
+		defer p.done()
+		return diagnose.Explain(cmd.Context(), c, diagnose.Options{Progress: func(what string) {
+			p.stage("testing hypotheses at " + printable(what))
 		}})
-		if shown {
-			fmt.Fprint(e.Stderr, "\r\x1b[K")
-		}
-		return err
 	}
 }

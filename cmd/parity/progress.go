@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 )
@@ -19,10 +20,9 @@ type progress struct {
 	shown bool
 }
 
-// newProgress returns nil, which is silent, where quiet.
 func newProgress(w io.Writer) *progress {
 	_, tty := isTerminal(w)
-	return &progress{w: w, tty: tty, start: time.Now()}
+	return &progress{w: w, tty: tty && os.Getenv("TERM") != "dumb", start: time.Now()}
 }
 
 // add counts bytes that were read for what.
@@ -30,6 +30,20 @@ func (p *progress) add(what string, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bytes += bytes
+	p.say(func(elapsed time.Duration) string {
+		return fmt.Sprintf("reading %s: %s, %s/s", what, size(p.bytes), size(int64(float64(p.bytes)/elapsed.Seconds())))
+	})
+}
+
+// stage says what is being worked on where nothing is read for long.
+func (p *progress) stage(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say(func(time.Duration) string { return what })
+}
+
+// say prints a line if it is time for one.
+func (p *progress) say(line func(elapsed time.Duration) string) {
 	now := time.Now()
 	elapsed := now.Sub(p.start)
 	every := 10 * time.Second
@@ -40,12 +54,11 @@ func (p *progress) add(what string, bytes int64) {
 		return
 	}
 	p.last, p.shown = now, true
-	line := fmt.Sprintf("reading %s: %s, %s/s", what, size(p.bytes), size(int64(float64(p.bytes)/elapsed.Seconds())))
 	if p.tty {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+		fmt.Fprintf(p.w, "\r\x1b[K%s", line(elapsed))
 		return
 	}
-	fmt.Fprintln(p.w, line)
+	fmt.Fprintln(p.w, line(elapsed))
 }
 
 // done wipes the line.
