@@ -35,7 +35,10 @@ type Manifest struct {
 	Step      *int           `json:"step,omitempty"`
 	Rank      *RankInfo      `json:"rank,omitempty"`
 	Prompt    *Prompt        `json:"prompt,omitempty"`
-	Tensors   []Tensor       `json:"tensors"`
+	// Tokens are the rows that a dump keeps of the sequence, ascending; empty for
+	// all of them.
+	Tokens  []int    `json:"tokens,omitempty"`
+	Tensors []Tensor `json:"tensors"`
 }
 
 // NameVersion names a program.
@@ -70,6 +73,9 @@ type RankInfo struct {
 type Prompt struct {
 	Text             string `json:"text,omitempty"`
 	AddSpecialTokens *bool  `json:"add_special_tokens,omitempty"`
+	// TokenIDs are the ids of the whole sequence where the dump keeps some rows
+	// only.
+	TokenIDs []int64 `json:"token_ids,omitempty"`
 }
 
 // Tensor is one checkpoint as the manifest states it.
