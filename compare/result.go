@@ -70,7 +70,7 @@ type First struct {
 type Entry struct {
 	Checkpoint string `json:"checkpoint"`
 	Layer      *int   `json:"layer,omitempty"`
-	// By is the rule that fired: "floor", "tokens", "gain", "scale", "offset",
+	// By is the rule that fired: "mask", "floor", "tokens", "gain", "scale", "offset",
 	// "nonfinite", "integer", "threshold".
 	By string `json:"by"`
 	// Error is e = rel_l2²/2 of the median token, Floor its floor, Gain the
