@@ -23,6 +23,11 @@ func (p *part) settle() {
 			consumers[in] = append(consumers[in], pr)
 		}
 	}
+	for _, name := range conditions {
+		if in := p.lookup(name); in != nil {
+			consumers[in] = append(consumers[in], p.layerPairs()...)
+		}
+	}
 	for _, pr := range slices.Backward(p.Pairs) {
 		if !pr.state.bad || pr.state.by == "nonfinite" || pr.state.by == "threshold" {
 			continue
@@ -46,6 +51,10 @@ func (p *part) settle() {
 		pr.state.benign = all && agree > 0
 	}
 }
+
+// conditions are inputs that any layer may read, as the modulation of a diffusion
+// model's norms does, and not the embedding alone.
+var conditions = []string{"pixel_values", "time_embed", "tower_out"}
 
 // entry finds the earliest checkpoint that is bad while all its inputs are
 // good. A bad one whose gain is under minGain passed on what it was given:

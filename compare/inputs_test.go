@@ -141,3 +141,20 @@ func TestATimeEmbeddingComesBeforeTheEmbedding(t *testing.T) {
 		t.Errorf("halves of the time embedding exchanged: %s (%s)", outcome(got), got.Reason)
 	}
 }
+
+// Layers may read the time embedding themselves: an embedding that agrees does
+// not make its difference one of layout.
+func TestATimeEmbeddingThatOnlyTheLayersRead(t *testing.T) {
+	ref, port := net().Run(), right()
+	ref["time_embed"] = dumptest.Floats([]float64{1, 2, 3, 4}, 1, 4)
+	port["time_embed"] = dumptest.Floats([]float64{3, 4, 1, 2}, 1, 4)
+	for name, a := range port {
+		if name != "time_embed" && name != "prompt_tokens" && name != "post_embed" {
+			port[name] = a.Map(func(v float64) float64 { return v*v - 1 })
+		}
+	}
+	got := runCase(t, guardCase{ref: ref, port: port})
+	if got.Verdict != Divergence || got.Enters == nil || got.Enters.Checkpoint != "time_embed" {
+		t.Errorf("halves of the time embedding exchanged: %s (%s)", outcome(got), got.Reason)
+	}
+}
