@@ -22,9 +22,7 @@ type part struct {
 	guards []Guard
 	// broken is true once an input or capture guard failed for good.
 	broken bool
-	// shown is true where a computed checkpoint agrees to float32 precision.
-	shown bool
-	warn  []string
+	warn   []string
 	// shift is the index shift that was repaired, 0 for none.
 	shift int
 	// firstRaw is what was first before an index shift renumbered the layers;

@@ -38,12 +38,13 @@ func sidePrecision(v *View, run *dump.Run, effective dump.Precision) dump.Precis
 
 // effectivePrecision reads a run's precision from its values: when every
 // float32 of every layer output is a bfloat16 (low 16 bits zero) or a float16,
-// that is what the model computed in; else unknown. A counterexample is
-// normally among the first values.
+// that is what the model computed in; else unknown. Files of float16 can hold a
+// bfloat16 run, too: the last three bits of its normal numbers are zero. A
+// counterexample is normally among the first values.
 func effectivePrecision(run *dump.Run) dump.Precision {
 	bf16, f16, seen := true, true, false
 	for _, r := range run.Records {
-		if r.Err != nil || r.DType != npy.Float32 || (r.Kind != dump.KindLayer && r.Kind != dump.KindTap) {
+		if r.Err != nil || (r.DType != npy.Float32 && r.DType != npy.Float16) || (r.Kind != dump.KindLayer && r.Kind != dump.KindTap) {
 			continue
 		}
 		seen = true
@@ -70,13 +71,23 @@ func scanNarrow(r *dump.Record, bf16, f16 *bool) error {
 	}
 	defer a.Close()
 	const chunk = 1 << 14
-	buf := make([]byte, 4*chunk)
-	for at, n := int64(0), r.Header.Len(); at < n && (*bf16 || *f16); at += chunk {
+	size := int64(r.DType.Size())
+	buf := make([]byte, size*chunk)
+	more := func() bool { return *bf16 || *f16 && r.DType == npy.Float32 }
+	for at, n := int64(0), r.Header.Len(); at < n && more(); at += chunk {
 		k := min(chunk, n-at)
-		if err := a.ReadElements(buf[:4*k], at, k); err != nil {
+		if err := a.ReadElements(buf[:size*k], at, k); err != nil {
 			return err
 		}
-		for b := buf[:4*k]; len(b) > 0; b = b[4:] {
+		if r.DType == npy.Float16 {
+			for b := buf[:size*k]; len(b) > 0; b = b[2:] {
+				bits := binary.LittleEndian.Uint16(b)
+				normal := bits&0x7c00 != 0 && bits&0x7c00 != 0x7c00
+				*bf16 = *bf16 && (!normal || bits&7 == 0)
+			}
+			continue
+		}
+		for b := buf[:size*k]; len(b) > 0; b = b[4:] {
 			bits := binary.LittleEndian.Uint32(b)
 			*bf16 = *bf16 && bits&0xffff == 0
 			if *f16 {
@@ -88,12 +99,40 @@ func scanNarrow(r *dump.Record, bf16, f16 *bool) error {
 	return nil
 }
 
+// evidence says which agreement of a computed checkpoint shows what the products
+// of a run are good for, by the coarser dtype that the pair is stored in, and the
+// class that pairs of unknown precision are held to then. Storage in 16 bits alone
+// changes a token by e up to u²/2, u the unit rounding.
+var evidence = map[dump.Precision]struct {
+	e     float64
+	class dump.Precision
+}{
+	dump.Unknown:  {floors[dump.Float32].e, dump.TF32},
+	dump.Float16:  {0x1p-23, dump.Float16},
+	dump.BFloat16: {0x1p-17, dump.BFloat16},
+}
+
+// storedIn is the coarser of the 16-bit dtypes that a pair is stored in, Unknown
+// for wider files.
+func (p *Pair) storedIn() dump.Precision {
+	a, b := storedPrecision[p.Ref.DType], storedPrecision[p.Port.DType]
+	switch {
+	case a == dump.Unknown:
+		return b
+	case b == dump.Unknown:
+		return a
+	}
+	return coarser(a, b)
+}
+
 // classify sets the precision class of every pair. A pair of unknown class is
 // held to reduced-precision float32 where another computed checkpoint agrees to
-// full float32 precision: the run itself shows what its products are.
+// full float32 precision, or to the 16-bit dtype that it is stored in where
+// another agrees to the rounding of that: the run itself shows what its products
+// are.
 func (p *part) classify() {
 	refEff, portEff := effectivePrecision(p.Ref), effectivePrecision(p.Port)
-	shown := false
+	shown := map[dump.Precision]bool{}
 	for _, pr := range p.Pairs {
 		if !pr.comparable() {
 			continue
@@ -102,17 +141,13 @@ func (p *part) classify() {
 		if p.o.Floor != nil {
 			pr.precision = *p.o.Floor
 		}
-		if pr.sums != nil && pr.computed() && energy(median(pr.rel)) <= floors[dump.Float32].e {
-			shown = true
+		if ev, ok := evidence[pr.storedIn()]; ok && pr.sums != nil && pr.computed() && energy(median(pr.rel)) <= ev.e {
+			shown[pr.storedIn()] = true
 		}
 	}
-	p.shown = shown
-	if !shown {
-		return
-	}
 	for _, pr := range p.Pairs {
-		if pr.precision == dump.Unknown {
-			pr.precision = dump.TF32
+		if pr.precision == dump.Unknown && pr.comparable() && shown[pr.storedIn()] {
+			pr.precision = evidence[pr.storedIn()].class
 			pr.inferred = true
 		}
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 
@@ -94,6 +95,43 @@ func TestAFlagDecidesThePrecision(t *testing.T) {
 			if ck.Name == "layer_03" && ck.FloorOf != want {
 				t.Errorf("--floor %s: held to %q", p, ck.FloorOf)
 			}
+		}
+	}
+}
+
+// Without a manifest, files of 16 bits show by the agreement of one computed
+// checkpoint what the others are held to, and a bfloat16 run is known in float16
+// files.
+func TestSixteenBitFilesShowTheirPrecision(t *testing.T) {
+	ref := net().Run()
+	bent := ref.Map(func(name string, a *dumptest.Array) *dumptest.Array {
+		if dump.Canonical(name).Layer > 2 || name == "post_final_norm" || name == "logits" {
+			return a.Noise(rand.New(rand.NewPCG(1, 2)), 2e-2) // e 2e-4: far above float16, far below the cosine's 0.01
+		}
+		return a
+	})
+	for _, c := range []struct {
+		reason    string
+		ref, port dumptest.Dump
+		want      string
+		verdict   Verdict
+	}{
+		{"a float16 port that agrees to the rounding of its files", ref, half(right()), "float16 (read off the run: no manifest)", Parity},
+		{"one layer of it does not", ref, half(bent), "float16 (read off the run: no manifest)", Divergence},
+		{"nothing agrees to float16: 8 bits, for all that is known", ref, half(ref.Noise(5, 1e-3)), "unknown", Parity},
+		{"bfloat16 runs in files of float16", half(widened(ref, npy.BFloat16)), half(widened(ref.Noise(5, 1e-3), npy.BFloat16)), "bfloat16", Parity},
+	} {
+		got := runCase(t, guardCase{reason: c.reason, ref: c.ref, port: c.port})
+		ck := func() string {
+			for _, ck := range got.Checkpoints {
+				if ck.Name == "layer_05" {
+					return ck.FloorOf
+				}
+			}
+			return "none"
+		}()
+		if ck != c.want || got.Verdict != c.verdict {
+			t.Errorf("%s: floor of %s and verdict %s (%s), want %s and %s", c.reason, ck, got.Verdict, got.Reason, c.want, c.verdict)
 		}
 	}
 }
