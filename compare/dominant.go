@@ -188,7 +188,15 @@ func (p *Pair) eachRow(f func(r int, x, y []float64), rows ...int) (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	cols := p.Geo.Cols
 	x, y, more := make([]float64, cols), make([]float64, cols), make([]float64, cols)
-	row := func(r int) error {
+	all := len(rows) == 0
+	n := len(rows)
+	if all {
+		n = p.Geo.Rows
+	}
+	for r := range n {
+		if !all {
+			r = rows[r]
+		}
 		if err := a.float64s(x, more, int64((r+p.Ref.Row0)*cols)); err != nil {
 			return err
 		}
@@ -196,20 +204,6 @@ func (p *Pair) eachRow(f func(r int, x, y []float64), rows ...int) (err error) {
 			return err
 		}
 		f(r, x, y)
-		return nil
-	}
-	if len(rows) > 0 {
-		for _, r := range rows {
-			if err := row(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for r := range p.Geo.Rows {
-		if err := row(r); err != nil {
-			return err
-		}
 	}
 	return nil
 }

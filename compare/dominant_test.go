@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/layerparity/parity/compare/internal/kernel"
 	"github.com/layerparity/parity/internal/dumptest"
 )
 
@@ -86,5 +87,36 @@ func TestCosineWithoutTheDominant(t *testing.T) {
 	}
 	if whole := c.Checkpoints[0].Cos; !(whole > 0.9999) {
 		t.Errorf("the whole cosine %v sees more than the massive values", whole)
+	}
+}
+
+// The sums of the columns that are left, less a few tokens, are what reading
+// everything again gives.
+func TestLeavingOutBySumsIsLeavingOut(t *testing.T) {
+	ref := dumptest.Layers(3, 1, 24, 40)
+	a := ref["layer_00"]
+	for i := range a.Row(0) {
+		a.Row(0)[i] *= 50
+	}
+	for r := range 24 {
+		a.Row(r)[7] *= 300
+	}
+	port := ref.Noise(4, 1e-4)
+	p := runCase(t, guardCase{ref: ref, port: port}).Parts[0].Find("layer_00")
+	tokens, dims := []int{0}, []int{7}
+	got, ok, err := p.withoutBySums(tokens, dims)
+	if err != nil || !ok {
+		t.Fatalf("not possible: %v", err)
+	}
+	want := kernel.Moments{MaxAt: -1}
+	if err := p.eachRow(func(r int, x, y []float64) {
+		if r != 0 {
+			addWithout(&want, x, y, dims)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if e := math.Abs(got.OneMinusCos()/want.OneMinusCos() - 1); !(e < 1e-9) {
+		t.Errorf("1-cos %g by sums, %g by reading: %g apart", got.OneMinusCos(), want.OneMinusCos(), e)
 	}
 }

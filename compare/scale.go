@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -76,32 +75,17 @@ func (p *Pair) fitBias() (fit biasFit, err error) {
 	if len(rows) < 4 {
 		return fit, nil
 	}
-	a, err := p.Ref.open()
-	if err != nil {
-		return fit, err
-	}
-	defer func() { err = errors.Join(err, a.Close()) }()
-	b, err := p.Port.open()
-	if err != nil {
-		return fit, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	cols := p.Geo.Cols
-	x, y, more := make([]float64, cols), make([]float64, cols), make([]float64, cols)
-	mean, d2, a2 := make([]float64, cols), 0.0, 0.0
-	for _, r := range rows {
-		if err := a.float64s(x, more, int64((r+p.Ref.Row0)*cols)); err != nil {
-			return fit, err
-		}
-		if err := b.float64s(y, more, int64((r+p.Port.Row0)*cols)); err != nil {
-			return fit, err
-		}
-		for i := range x {
-			d := y[i] - x[i]
+	mean, d2, a2 := make([]float64, p.Geo.Cols), 0.0, 0.0
+	err = p.eachRow(func(_ int, x, y []float64) {
+		for i, v := range x {
+			d := y[i] - v
 			mean[i] += d
 			d2 += sq(d)
-			a2 += sq(x[i])
+			a2 += sq(v)
 		}
+	}, rows...)
+	if err != nil {
+		return fit, err
 	}
 	n, m2 := float64(len(rows)), 0.0
 	for _, m := range mean {

@@ -155,23 +155,6 @@ func worstIndices(x []float64, k int) []int {
 // less orders floats with NaN last.
 func less(a, b float64) bool { return a < b || (b != b && a == a) }
 
-// compareNaNLast orders floats with NaN after +Inf.
-func compareNaNLast(a, b float64) int {
-	switch an, bn := math.IsNaN(a), math.IsNaN(b); {
-	case an && bn:
-		return 0
-	case an:
-		return 1
-	case bn:
-		return -1
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // dropNaN returns the values that are numbers.
 func dropNaN(x []float64) []float64 {
 	out := make([]float64, 0, len(x))

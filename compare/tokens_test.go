@@ -50,3 +50,20 @@ func TestMiddleIsTheMedianOfStatistics(t *testing.T) {
 		}
 	}
 }
+
+// compareNaNLast orders floats with NaN after +Inf.
+func compareNaNLast(a, b float64) int {
+	switch an, bn := math.IsNaN(a), math.IsNaN(b); {
+	case an && bn:
+		return 0
+	case an:
+		return 1
+	case bn:
+		return -1
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
